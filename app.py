@@ -1,0 +1,16 @@
+"""Loupe: `streamlit run app.py`. The frame around every page; the pages say the rest."""
+
+import streamlit as st
+
+from ui import session
+
+st.set_page_config(page_title="Loupe", page_icon=":material/search:", layout="wide", initial_sidebar_state="expanded")
+
+session.frame(
+    st.navigation(
+        [
+            st.Page("pages/start.py", title="Start", icon=":material/home:", default=True),
+            st.Page("pages/atlas.py", title="Atlas", icon=":material/grid_view:"),
+        ]
+    )
+)

@@ -1,0 +1,1 @@
+"""The library: pure functions over one GPT. See `model.py` first."""

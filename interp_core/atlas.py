@@ -1,0 +1,283 @@
+"""The attention atlas: what every head of a model does, over many windows at once.
+
+`head_atlas` measures, `label_heads` gives names to what was found and says how far they can be trusted, `standout` and
+`untrained_control` make the claim and its control.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from interp_core import head_scores, synthetic
+from interp_core.model import GPT, ModelConfig, Trace, forward
+from interp_core.statistics import Interval, bootstrap_means, interval, mean_interval
+
+# Scores in the order of the table, with their units. All but prefix matching are measured on the windows given;
+# prefix matching needs repeated random tokens.
+TEXT_SCORES = {
+    "previous_token_score": "share of attention",
+    "self_score": "share of attention",
+    "first_token_score": "share of attention",
+    "entropy": "nats",
+    "relative_entropy": "share of ln(query + 1)",
+    "mean_distance": "positions",
+    "output_norm": "length",
+    "output_share": "share of the residual stream's length",
+}
+PREFIX = "prefix_matching_score"
+SCORES = (*TEXT_SCORES, PREFIX)
+
+# What a head is called when a score passes the threshold; the largest score wins.
+NAMED = {
+    "previous-token": "previous_token_score",
+    "self": "self_score",
+    "first-token sink": "first_token_score",
+    "induction": PREFIX,
+}
+DIFFUSE, UNNAMED = "diffuse", "sharp, no name"
+THRESHOLD = 0.35
+SHARP = 0.25  # relative entropy below which a pattern without a name is not called diffuse: two or three places
+QUIET = 0.5  # a contribution below this multiple of the median head's is tiny
+
+FEWEST_TOKENS = 4
+ENDS = ("", "_low", "_high")
+
+BATCH_BYTES = 2**26  # of attention patterns held at once
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadAtlas:
+    """Every head measured. Heads are counted through the layers: `flat_head` = layer * heads + head."""
+
+    patterns: Float[Tensor, "layer head query key"]  # mean over windows
+    spread: Float[Tensor, "layer head query key"]  # standard deviation between windows
+    profiles: Float[np.ndarray, "window flat_head offset"]  # attention k positions back
+    window_scores: Float[np.ndarray, "window flat_head score"]  # TEXT_SCORES of each window
+    repeat_scores: Float[np.ndarray, "sequence flat_head"]  # prefix matching on each repeated sequence
+    table: pd.DataFrame  # a row a head: head, layer, index, and each of SCORES with its _low and _high
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What the heads are called, and how far that can be trusted."""
+
+    table: pd.DataFrame  # head, label, score (the one that names it), stability (share of resamples with this label)
+    named: Interval  # how many heads have a name
+
+
+@dataclass(frozen=True)
+class Standout:
+    """The head with the largest score of all, chosen on one half of the windows and measured on the other."""
+
+    head: str
+    label: str
+    score_name: str
+    score: Interval
+    windows: int  # on which it was measured
+
+
+@torch.no_grad()
+def head_atlas(
+    model: GPT,
+    windows: Int[Tensor, "window pos_plus_1"],
+    seed: int = 0,
+    repeats: int = 16,
+    progress: Progress | None = None,
+) -> HeadAtlas:
+    """Measures every head on all windows, in as few forward passes as memory allows.
+
+    Args:
+        model: the model.
+        windows: disjoint windows (`corpora.windows`); the last token of each is a target only and not read.
+        seed: of the repeated random tokens and of the bootstrap.
+        repeats: sequences of repeated random tokens for prefix matching.
+        progress: told the share that is done.
+
+    Raises:
+        ValueError: fewer than two windows, or windows of fewer than four tokens.
+    """
+    config, texts = model.config, windows[:, :-1]
+    length = texts.shape[1]
+    if length < FEWEST_TOKENS:
+        raise ValueError(f"windows of {length} tokens: the atlas needs {FEWEST_TOKENS} or more to tell heads apart")
+    batch = max(1, BATCH_BYTES // (4 * config.layers * config.heads * length**2))
+    total, square = (torch.zeros(config.layers, config.heads, length, length) for _ in range(2))
+    scores, profiles = [], []
+    for done, part in enumerate(texts.split(batch)):
+        trace = forward(model, part, _taps(config.layers, "pattern", "z", "resid_pre"), stop_early=True)
+        scores.append(np.concatenate([_layer_scores(model, trace, layer) for layer in range(config.layers)], axis=1))
+        for layer in range(config.layers):
+            total[layer] += trace[f"pattern.{layer}"].sum(0)
+            square[layer] += trace[f"pattern.{layer}"].square().sum(0)
+        profiles.append(np.concatenate([_profile(trace, layer) for layer in range(config.layers)], axis=1))
+        if progress:
+            progress(min(1.0, (done + 1) * batch / len(texts)))
+    window_scores = np.concatenate(scores)
+    repeat_scores = prefix_matching(model, length, repeats, seed, batch)
+    mean = total / len(texts)
+    return HeadAtlas(
+        patterns=mean,
+        spread=(square / len(texts) - mean.square()).clamp(min=0).sqrt(),
+        profiles=np.concatenate(profiles),
+        window_scores=window_scores,
+        repeat_scores=repeat_scores,
+        table=_table(config, window_scores, repeat_scores, seed),
+        seed=seed,
+    )
+
+
+@torch.no_grad()
+def prefix_matching(
+    model: GPT, length: int, sequences: int, seed: int, batch: int = 64
+) -> Float[np.ndarray, "sequence flat_head"]:
+    """Prefix-matching score of every head on each of several sequences of repeated random tokens. Share."""
+    half = length // 2
+    tokens = synthetic.repeats(model.config.d_vocab, length, sequences, seed, half)
+    parts = []
+    for part in tokens.split(batch):
+        trace = forward(model, part, _taps(model.config.layers, "pattern"), stop_early=True)
+        scores = [head_scores.prefix_matching_score(trace[f"pattern.{i}"], half) for i in range(model.config.layers)]
+        parts.append(torch.cat(scores, dim=1))
+    return torch.cat(parts).numpy()
+
+
+@torch.no_grad()
+def patterns_of(model: GPT, tokens: Int[Tensor, "pos"]) -> Float[Tensor, "layer head query key"]:
+    """Every head's attention on one sequence."""
+    trace = forward(model, tokens[None], _taps(model.config.layers, "pattern"), stop_early=True)
+    return torch.stack([trace[f"pattern.{layer}"][0] for layer in range(model.config.layers)])
+
+
+def label_heads(atlas: HeadAtlas, threshold: float = THRESHOLD, draws: int = 500) -> Labels:
+    """Names every head whose largest named score passes the threshold, and resamples windows to test the name.
+
+    A head without a name is `diffuse` when its attention is spread, else `sharp, no name`.
+    """
+    columns = [*NAMED.values()]
+    text = [list(TEXT_SCORES).index(name) for name in columns if name in TEXT_SCORES]
+    spread = list(TEXT_SCORES).index("relative_entropy")
+    drawn = bootstrap_means(atlas.window_scores, atlas.seed, draws)  # [draw flat_head score]
+    copied = bootstrap_means(atlas.repeat_scores, atlas.seed + 1, draws)[..., None]
+    drawn_codes = _codes(np.concatenate([drawn[..., text], copied], axis=-1), drawn[..., spread], threshold)
+    scores = atlas.table[columns].to_numpy()
+    codes = _codes(scores, atlas.table["relative_entropy"].to_numpy(), threshold)
+    names = np.array([*NAMED, DIFFUSE, UNNAMED])
+    counts = (drawn_codes < len(NAMED)).sum(1)
+    low, high = np.quantile(counts, [0.025, 0.975])
+    table = pd.DataFrame(
+        {
+            "head": atlas.table["head"],
+            "label": names[codes],
+            "score": scores.max(1),
+            "stability": (drawn_codes == codes).mean(0),
+        }
+    )
+    return Labels(table, Interval(float((codes < len(NAMED)).sum()), float(low), float(high)))
+
+
+def standout(atlas: HeadAtlas) -> Standout:
+    """Chooses the head and score on the even windows and reports them on the odd ones: the best of many flatters."""
+    columns = [*NAMED.values()]
+    index = {name: i for i, name in enumerate(TEXT_SCORES)}
+
+    def values(name: str, half: slice) -> np.ndarray:
+        return atlas.repeat_scores[half] if name == PREFIX else atlas.window_scores[half, :, index[name]]
+
+    choosing, reporting = slice(0, None, 2), slice(1, None, 2)
+    means = np.stack([values(name, choosing).mean(0) for name in columns], axis=1)  # [flat_head name]
+    head, best = np.unravel_index(means.argmax(), means.shape)
+    name = columns[best]
+    measured = values(name, reporting)[:, head]
+    return Standout(
+        head=atlas.table["head"].iloc[head],
+        label=[*NAMED][best],
+        score_name=name,
+        score=interval(measured, atlas.seed),
+        windows=len(measured),
+    )
+
+
+def untrained_control(
+    config: ModelConfig,
+    windows: Int[Tensor, "window pos_plus_1"],
+    threshold: float = THRESHOLD,
+    seeds: Sequence[int] = range(5),
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """The same atlas for models of the same shape with fresh weights: what the protocol finds where there is nothing.
+
+    Returns:
+        A row a seed: seed, named (heads with a name), and the largest of each named score over all its heads.
+    """
+    rows = []
+    for i, seed in enumerate(seeds):
+        table = head_atlas(GPT(config, seed), windows, seed).table
+        codes = _codes(table[[*NAMED.values()]].to_numpy(), table["relative_entropy"].to_numpy(), threshold)
+        best = {name: float(table[name].max()) for name in NAMED.values()}
+        rows.append({"seed": seed, "named": int((codes < len(NAMED)).sum()), **best})
+        if progress:
+            progress((i + 1) / len(seeds))
+    return pd.DataFrame(rows)
+
+
+def sharp_but_quiet(table: pd.DataFrame) -> pd.Series:
+    """Heads whose pattern is sharp but whose contribution is tiny: the pattern alone would mislead you.
+
+    Sharp: relative entropy below `SHARP`. Tiny: a share of the stream below `QUIET` times the median head's.
+    """
+    return (table["relative_entropy"] < SHARP) & (table["output_share"] < QUIET * table["output_share"].median())
+
+
+def _taps(layers: int, *names: str) -> list[str]:
+    return [f"{name}.{layer}" for layer in range(layers) for name in names]
+
+
+def _layer_scores(model: GPT, trace: Trace, layer: int) -> Float[np.ndarray, "window head score"]:
+    patterns = trace[f"pattern.{layer}"]
+    norms = head_scores.output_norms(model, layer, trace[f"z.{layer}"])  # [window pos head]
+    stream = trace[f"resid_pre.{layer}"].norm(dim=-1, keepdim=True)
+    measured = {
+        "previous_token_score": head_scores.previous_token_score(patterns),
+        "self_score": head_scores.self_score(patterns),
+        "first_token_score": head_scores.first_token_score(patterns),
+        "entropy": head_scores.entropy(patterns),
+        "relative_entropy": head_scores.relative_entropy(patterns),
+        "mean_distance": head_scores.mean_distance(patterns),
+        "output_norm": norms.mean(1),
+        "output_share": (norms / stream).mean(1),
+    }
+    return torch.stack([measured[name] for name in TEXT_SCORES], dim=-1).numpy()
+
+
+def _profile(trace: Trace, layer: int) -> Float[np.ndarray, "window head offset"]:
+    return head_scores.offset_profile(trace[f"pattern.{layer}"]).numpy()
+
+
+def _table(config: ModelConfig, window_scores: np.ndarray, repeat_scores: np.ndarray, seed: int) -> pd.DataFrame:
+    places = [(layer, index) for layer in range(config.layers) for index in range(config.heads)]
+    columns: dict[str, object] = {
+        "head": [f"L{layer}H{index}" for layer, index in places],
+        "layer": [layer for layer, _ in places],
+        "index": [index for _, index in places],
+    }
+    text = mean_interval(window_scores, seed)
+    copies = mean_interval(repeat_scores, seed)
+    for i, name in enumerate(TEXT_SCORES):
+        columns |= {name + end: part[:, i] for end, part in zip(ENDS, text, strict=True)}
+    columns |= {PREFIX + end: part for end, part in zip(ENDS, copies, strict=True)}
+    return pd.DataFrame(columns)
+
+
+def _codes(
+    named: Float[np.ndarray, "*draw flat_head name"], spread: Float[np.ndarray, "*draw flat_head"], threshold: float
+) -> np.ndarray:
+    """Place of each head's label in NAMED, then DIFFUSE, then UNNAMED."""
+    without = np.where(spread < SHARP, len(NAMED) + 1, len(NAMED))
+    return np.where(named.max(-1) > threshold, named.argmax(-1), without)

@@ -1,0 +1,83 @@
+"""Before anything else is believed: does this checkpoint, with this vocabulary, predict this text?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+
+from interp_core import baselines, corpora
+from interp_core.checkpoints import Checkpoint
+from interp_core.corpora import Text
+from interp_core.model import token_losses
+from interp_core.statistics import mean_interval
+
+NATS_PER_BIT = float(np.log(2))
+
+
+@dataclass(frozen=True, eq=False)
+class Preflight:
+    """What is known of a checkpoint, and how it does on a text beside what anything must beat."""
+
+    facts: pd.DataFrame  # what, value, source
+    losses: pd.DataFrame  # predictor, nats, low, high, bits
+    windows: int
+    healthy: bool
+    verdict: str
+
+
+@torch.no_grad()
+def report(checkpoint: Checkpoint, text: Text, count: int = 64, seed: int = 0) -> Preflight:
+    """The pre-flight report: loss on `count` disjoint validation windows beside uniform, unigram and bigram.
+
+    The verdict compares the model with the counts on the same windows: intervals of the paired differences.
+
+    Raises:
+        ValueError: the text is too short for two windows.
+    """
+    config = checkpoint.model.config
+    windows = corpora.windows(text.validation, config.context, count, seed)
+    columns = {
+        "this model": token_losses(checkpoint.model, windows),
+        "bigram counts": baselines.bigram_losses(text.train, windows, config.d_vocab),
+        "unigram counts": baselines.unigram_losses(text.train, windows, config.d_vocab),
+        "uniform": torch.full(windows[:, 1:].shape, baselines.uniform_loss(config.d_vocab)),
+    }
+    means = {name: losses.double().mean(1).numpy() for name, losses in columns.items()}  # one a window
+    rows = []
+    for name, values in means.items():
+        nats, low, high = mean_interval(values, seed)
+        rows.append({"predictor": name, "nats": nats, "low": low, "high": high, "bits": nats / NATS_PER_BIT})
+    healthy, verdict = _verdict(means, seed)
+    facts = pd.DataFrame(
+        [
+            ("layout", checkpoint.layout, "keys"),
+            ("parameters", f"{checkpoint.model.count():,}", "keys and shapes"),
+            *((fact.what, fact.value, fact.source) for fact in checkpoint.facts),
+            ("vocabulary", f"{checkpoint.tokenizer.size} tokens", checkpoint.vocabulary_source),
+        ],
+        columns=["what", "value", "source"],
+    )
+    return Preflight(facts, pd.DataFrame(rows), len(windows), healthy, verdict)
+
+
+def _verdict(means: dict[str, np.ndarray], seed: int) -> tuple[bool, str]:
+    model = means["this model"]
+    gains = {name: mean_interval(means[name] - model, seed) for name in ("bigram counts", "unigram counts", "uniform")}
+    nats = f"{model.mean():.2f} nats"
+    if gains["bigram counts"][1] > 0:
+        return True, f"{nats}: better than pair counts by {gains['bigram counts'][0]:.2f}. It reads this text."
+    if gains["unigram counts"][1] > 0:
+        return True, (
+            f"{nats}: better than letter frequencies, but not clearly than pair counts. It has learned little, "
+            "or this is not the kind of text that it was trained on."
+        )
+    if gains["uniform"][2] < 0:
+        return False, (
+            f"{nats}, worse than guessing: this is another text than it was trained on, "
+            "or the vocabulary is in another order."
+        )
+    return False, (
+        f"{nats}, no better than letter frequencies: it is untrained, the vocabulary is in another order, "
+        "or this is another text than it was trained on."
+    )

@@ -1,0 +1,218 @@
+"""Trains a small GPT: a generator of records, and a command that writes a checkpoint with its card.
+
+    python -m interp_core.training --text tiny-shakespeare --out checkpoints/shakespeare.pt
+
+Matrices inside the blocks are trained by Muon (Jordan et al. 2024), all else by AdamW; both learning rates warm up, then
+fall linearly to zero. Everything random at a step depends on the seed and the step alone.
+"""
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from interp_core import checkpoints, corpora
+from interp_core.corpora import Text
+from interp_core.model import GPT, Edits, ModelConfig, forward, next_token_losses, token_losses
+from interp_core.tokenizers import CharTokenizer
+
+Batches = Callable[[int], Int[Tensor, "batch pos_plus_1"]]  # the batch of a step
+SMOOTHING = 0.98  # of the training loss that records show
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained.
+
+    Raises:
+        ValueError: a number out of its range.
+    """
+
+    steps: int = 5000
+    batch: int = 64  # windows a step
+    matrix_lr: float = 5e-3  # Muon's, for the matrices inside the blocks
+    other_lr: float = 3e-3  # AdamW's, for embeddings, norms, biases and the head
+    weight_decay: float = 0.2  # of the matrices
+    dropout: float = 0.1  # of what the embedding, attention and MLP write into the residual stream
+    warmup: int = 20  # steps
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch < 1 or self.warmup < 0:
+            raise ValueError(f"steps {self.steps}, batch {self.batch}, warm-up {self.warmup}: expected 1, 1, 0 or more")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}, expected at least 0 and below 1")
+
+    def rate(self, step: int) -> float:
+        """Share of the full learning rate at a step: warm-up, then linear decay to zero."""
+        return min(1.0, (step + 1) / max(self.warmup, 1)) * (1 - step / self.steps)
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where a training run stands."""
+
+    step: int
+    loss: float  # smoothed over steps, nats, dropout included
+    validation_loss: float | None  # nats
+    seconds: float
+
+
+class Diverged(RuntimeError):
+    """The loss is no longer a number."""
+
+
+def train(
+    model: GPT,
+    batches: Batches,
+    recipe: Recipe,
+    validation: Int[Tensor, "window pos_plus_1"] | None = None,
+    every: int = 100,
+) -> Iterator[Record]:
+    """Trains `model` in place and yields a record every `every` steps and at the end.
+
+    Args:
+        model: changed as training goes; again in eval mode without gradients whenever a record is yielded.
+        batches: the training windows of a step.
+        recipe: the numbers.
+        validation: windows to measure the loss on at each record.
+        every: steps between records.
+
+    Raises:
+        Diverged: the loss became NaN or infinite.
+    """
+    optimizers = _optimizers(model, recipe)
+    begun, smoothed = time.perf_counter(), 0.0
+    for step in range(recipe.steps):
+        loss = _step(model, batches(step), recipe, step, optimizers)
+        if not math.isfinite(loss):
+            raise Diverged(
+                f"the loss is {loss} at step {step}: lower the learning rates ({recipe.matrix_lr}, {recipe.other_lr})"
+            )
+        smoothed = SMOOTHING * smoothed + (1 - SMOOTHING) * loss
+        if (step + 1) % every == 0 or step + 1 == recipe.steps:
+            with torch.no_grad():
+                held_out = None if validation is None else token_losses(model, validation).mean().item()
+            unbiased = smoothed / (1 - SMOOTHING ** (step + 1))
+            yield Record(step + 1, unbiased, held_out, time.perf_counter() - begun)
+
+
+def text_batches(tokens: Int[Tensor, "pos"], context: int, recipe: Recipe) -> Batches:
+    """Windows at random places of a text; they may overlap, as training may."""
+
+    def batch(step: int) -> Tensor:
+        offsets = torch.randint(len(tokens) - context, (recipe.batch,), generator=_generator(recipe, step, 0))
+        return corpora.windows_at(tokens, offsets.tolist(), context)
+
+    return batch
+
+
+def _step(model: GPT, windows: Tensor, recipe: Recipe, step: int, optimizers: list[torch.optim.Optimizer]) -> float:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["full_lr"] * recipe.rate(step)
+    model.requires_grad_(True)
+    edits = _dropout(model.config, recipe, step)
+    loss = next_token_losses(forward(model, windows[:, :-1], edits=edits).logits, windows[:, 1:]).mean()
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+    model.requires_grad_(False)
+    return loss.item()
+
+
+def _optimizers(model: GPT, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
+    inside = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in inside]
+    optimizers = [
+        torch.optim.Muon(
+            matrices, lr=recipe.matrix_lr, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"
+        ),
+        torch.optim.AdamW(others, lr=recipe.other_lr, betas=(0.9, 0.95), weight_decay=0.0),
+    ]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["full_lr"] = group["lr"]
+    return optimizers
+
+
+def _dropout(config: ModelConfig, recipe: Recipe, step: int) -> Edits:
+    """Dropout as edits of the sites that write into the residual stream."""
+    if recipe.dropout == 0:
+        return {}
+    generator, keep = _generator(recipe, step, 1), 1 - recipe.dropout
+
+    def drop(x: Tensor) -> Tensor:
+        return x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep)
+
+    written = ("attn_out", "mlp_out") if config.d_mlp else ("attn_out",)
+    return {"embed": drop} | {f"{site}.{layer}": drop for layer in range(config.layers) for site in written}
+
+
+def _generator(recipe: Recipe, step: int, stream: int) -> torch.Generator:
+    """Randomness of one purpose at one step, the same whether or not the steps before it ran in this process."""
+    return torch.Generator().manual_seed((recipe.seed * 2 + stream) * 10_000_019 + step)
+
+
+def _papers(text: Text, recipe: Recipe, record: Record, command: str) -> dict[str, object]:
+    loss = record.validation_loss
+    return {
+        "text": {"name": text.name, "sha256": text.sha256, "split": "first 90% train, last 10% validation"},
+        "recipe": asdict(recipe),
+        "step": record.step,
+        "training_loss_nats": round(record.loss, 4),
+        "validation_loss_nats": None if loss is None else round(loss, 4),
+        "bits_per_char": None if loss is None else round(loss / math.log(2), 4),
+        "validation_protocol": corpora.COURSE_PROTOCOL,
+        "seconds": round(record.seconds),
+        "command": command,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line: trains a character model on a named text and writes the checkpoint and its card."""
+    parser = argparse.ArgumentParser(description="Train a small character GPT and write a checkpoint with its card.")
+    parser.add_argument("--text", default="tiny-shakespeare", choices=corpora.NAMES)
+    parser.add_argument("--out", type=Path, required=True, help="the .pt to write; the card goes beside it")
+    for name, default in (("layers", 4), ("heads", 4), ("d_model", 128), ("context", 64)):
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+    for name, value in asdict(Recipe()).items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
+    given = parser.parse_args(arguments)
+    characters = corpora.read(given.text)
+    tokenizer = CharTokenizer.of_text(characters)
+    text = corpora.encode(given.text, characters, tokenizer)
+    config = ModelConfig(
+        d_vocab=tokenizer.size,
+        context=given.context,
+        d_model=given.d_model,
+        heads=given.heads,
+        layers=given.layers,
+        d_head=given.d_model // given.heads,
+        d_mlp=4 * given.d_model,
+    )
+    recipe = Recipe(**{name: getattr(given, name) for name in asdict(Recipe())})
+    model = GPT(config, recipe.seed)
+    validation = corpora.course_windows(text.validation, config.context)
+    record = None
+    for record in train(model, text_batches(text.train, config.context, recipe), recipe, validation, every=250):
+        print(
+            f"step {record.step}: loss {record.loss:.3f}, validation {record.validation_loss:.4f}, {record.seconds:.0f} s"
+        )
+    assert record is not None
+    command = " ".join(["python -m interp_core.training", *(arguments if arguments is not None else sys.argv[1:])])
+    checkpoints.save(given.out, model, tokenizer.vocabulary, _papers(text, recipe, record, command))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

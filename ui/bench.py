@@ -1,0 +1,218 @@
+"""The sidebar: which checkpoint, which text, how many windows. Every page begins with `open_bench`."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+from torch import Tensor
+
+from interp_core import checkpoints, corpora, synthetic
+from interp_core.atlas import HeadAtlas
+from interp_core.checkpoints import Checkpoint, CheckpointError
+from interp_core.corpora import Text, TextUnavailable
+from interp_core.model import GPT
+from interp_core.preflight import Preflight
+from interp_core.tokenizers import NumberTokenizer, UnknownCharacters
+from ui import cache, session, uploads
+
+FIRST = "shakespeare"  # the checkpoint that the app opens on
+OWN = "own-samples"
+PASTE = "paste your own"
+SYNTHETIC_WINDOWS = 512
+FEWEST_WINDOWS, MOST_WINDOWS, WINDOWS = 4, 128, 32
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What the visitor put on the bench: everything that a page measures."""
+
+    checkpoint: Checkpoint
+    text: Text
+    windows: Tensor  # [window pos_plus_1], disjoint, from the validation part
+    windows_hash: str
+    seed: int
+
+    @property
+    def provenance(self) -> str:
+        """Where a page's numbers come from, in one line."""
+        count, length = self.windows.shape
+        return (
+            f"checkpoint {self.checkpoint.name} ({self.checkpoint.short_hash}) · text {self.text.name} "
+            f"({self.text.sha256[:8]}), validation part · {count} disjoint windows of {length - 1} tokens · seed {self.seed}"
+        )
+
+    def heads(self) -> HeadAtlas:
+        """The atlas of this checkpoint over these windows."""
+        return self._atlas(self.checkpoint.sha256, self.checkpoint.model, self.windows, self.windows_hash)
+
+    def heads_on_own_samples(self) -> HeadAtlas:
+        """The atlas over as many windows of the checkpoint's own samples."""
+        text = _own_samples(self.checkpoint)
+        context = self.checkpoint.model.config.context
+        count = min(len(self.windows), corpora.count_windows(text.validation, context))
+        windows = corpora.windows(text.validation, context, count, self.seed)
+        return self._atlas(self.checkpoint.sha256, self.checkpoint.model, windows, cache.digest(windows))
+
+    def untrained_heads(self) -> HeadAtlas:
+        """The atlas of one untrained model of the same shape."""
+        config = self.checkpoint.model.config
+        return self._atlas(f"untrained {config}", GPT(config, self.seed), self.windows, self.windows_hash)
+
+    def untrained(self, threshold: float) -> pd.DataFrame:
+        """What the atlas finds in several untrained models of the same shape."""
+        config = self.checkpoint.model.config
+        return cache.with_progress(
+            "Measuring untrained models of the same shape",
+            lambda tell: cache.untrained_control(str(config), self.windows_hash, threshold, config, self.windows, tell),
+        )
+
+    def preflight(self) -> Preflight:
+        """The pre-flight report of this checkpoint on this text."""
+        checkpoint, text, count = self.checkpoint, self.text, len(self.windows)
+        return cache.preflight_report(checkpoint.sha256, text.sha256, count, self.seed, checkpoint, text)
+
+    def _atlas(self, name: str, model: GPT, windows: Tensor, windows_hash: str) -> HeadAtlas:
+        config = model.config
+        return cache.with_progress(
+            f"Measuring {config.layers * config.heads} heads on {len(windows)} windows",
+            lambda tell: cache.head_atlas(name, windows_hash, self.seed, model, windows, tell),
+        )
+
+
+def open_bench() -> Bench:
+    """Draws the sidebar and reads what it says; on trouble says what it is and goes on with what works."""
+    with st.sidebar:
+        checkpoint = _choose_checkpoint()
+        text = _choose_text(checkpoint)
+        context = checkpoint.model.config.context
+        available = corpora.count_windows(text.validation, context)
+        if available < FEWEST_WINDOWS:
+            st.error(
+                f"The validation part of {text.name} holds {available} windows of {context + 1} tokens, and "
+                f"{FEWEST_WINDOWS} are the least for an interval. Going on with samples of the checkpoint: give a longer text."
+            )
+            text = _own_samples(checkpoint)
+            available = corpora.count_windows(text.validation, context)
+        most = min(MOST_WINDOWS, available)
+        count = st.slider(
+            "Windows", FEWEST_WINDOWS, most, min(WINDOWS, most), key=session.WINDOWS, bind="query-params",
+            help=f"Stretches of {context} tokens that do not overlap, drawn from the part that no training saw.",
+        )  # fmt: skip
+        seed = st.number_input(
+            "Seed", 0, 9999, 0, key=session.SEED, bind="query-params", help="Which windows are drawn."
+        )
+    windows = corpora.windows(text.validation, context, count, seed)
+    return Bench(checkpoint, text, windows, cache.digest(windows), seed)
+
+
+def _choose_checkpoint() -> Checkpoint:
+    paths = {path.stem: path for path in checkpoints.find(session.FOLDER)}
+    brought = st.session_state.get(session.UPLOADS, {})
+    names = sorted(paths, key=lambda name: (name != FIRST, name)) + list(brought)
+    if not names:
+        st.error(f"No checkpoint lies in {session.FOLDER.name}/. Put one there (.pt), or bring your own below.")
+        uploads.draw()
+        st.stop()
+    name = st.selectbox("Checkpoint", names, key=session.CHECKPOINT, bind="query-params")
+    checkpoint = _load(name, paths, brought, names)
+    config = checkpoint.model.config
+    st.caption(
+        f"{checkpoint.model.count():,} parameters · {config.layers} × {config.heads} heads · d = {config.d_model} · "
+        f"T = {config.context} · V = {config.d_vocab} · {checkpoint.short_hash}"
+    )
+    uploads.draw()
+    return checkpoint
+
+
+def _load(name: str, paths: dict[str, Path], brought: dict, names: list[str]) -> Checkpoint:
+    """The named checkpoint, or the first that can be read, with a word about the one that cannot."""
+    for candidate in (name, *(other for other in names if other != name)):
+        try:
+            if candidate in brought:
+                return brought[candidate].load()
+            path = paths[candidate]
+            stamps = [p.stat() for p in (path, path.with_suffix(".json")) if p.is_file()]
+            return cache.checkpoint_file(str(path), str([(s.st_mtime_ns, s.st_size) for s in stamps]))
+        except (CheckpointError, OSError) as error:
+            st.error(f"{candidate}: {error}")
+    st.stop()
+
+
+def _choose_text(checkpoint: Checkpoint) -> Text:
+    brought = st.session_state.get(session.TEXTS, {})
+    options = [OWN, *corpora.NAMES, *synthetic.KINDS, *brought, PASTE]
+    trained_on = checkpoint.card.get("text", {}).get("name") or checkpoint.vocabulary_source
+    default = trained_on if trained_on in brought or corpora.is_local(trained_on) else OWN
+    name = st.selectbox("Text", options, options.index(default), key=session.TEXT, bind="query-params")
+    try:
+        text = _text(name, checkpoint, brought)
+    except (TextUnavailable, UnknownCharacters, ValueError) as error:
+        st.error(f"{error}")
+        text = _own_samples(checkpoint)
+        st.caption("Going on with samples of the checkpoint itself.")
+    dropped = f" · {text.dropped:,} characters left out" if text.dropped else ""
+    st.caption(f"{len(text):,} tokens, {len(text.validation):,} of them held out{dropped} · {text.sha256[:8]}")
+    if name == OWN and not corpora.is_local("tiny-shakespeare") and trained_on == "tiny-shakespeare":
+        st.caption(
+            ":material/cloud_off: tiny Shakespeare is not on this machine, so the checkpoint's own samples are read. "
+            "Fetch it once (1.1 MB), or set LOUPE_DATA to a folder that holds it."
+        )
+        st.button("Fetch tiny Shakespeare", on_click=_fetch)
+    return text
+
+
+def _text(name: str, checkpoint: Checkpoint, brought: dict[str, str]) -> Text:
+    if name == OWN:
+        return _own_samples(checkpoint)
+    if name in synthetic.KINDS:
+        config = checkpoint.model.config
+        return corpora.from_windows(
+            name, synthetic.KINDS[name](config.d_vocab, config.context + 1, SYNTHETIC_WINDOWS, 0)
+        )
+    if name == PASTE:
+        characters = st.text_area(
+            "Your text", key=session.PASTE, height=120, max_chars=200_000, persist_state="session"
+        )
+        if not characters:
+            raise ValueError("Paste a text above: at least a few thousand characters.")
+    elif name in brought:
+        characters = brought[name]
+    elif corpora.is_local(name):
+        characters = cache.characters(name)
+    else:
+        st.button("Fetch tiny Shakespeare", on_click=_fetch)
+        raise TextUnavailable("tiny Shakespeare is not on this machine: fetch it once (1.1 MB), or set LOUPE_DATA.")
+    return _encoded(name, characters, checkpoint)
+
+
+def _encoded(name: str, characters: str, checkpoint: Checkpoint) -> Text:
+    """The text in the checkpoint's tokens; characters it does not know are left out only if the visitor says so."""
+    tokenizer = checkpoint.tokenizer
+    vocabulary = (
+        "" if isinstance(tokenizer, NumberTokenizer) else "".join(tokenizer.label(t) for t in range(tokenizer.size))
+    )
+    key = (name, hashlib.sha256(characters.encode("utf-8", "surrogatepass")).hexdigest(), vocabulary)
+    try:
+        return cache.text(*key, False, characters, tokenizer)
+    except UnknownCharacters as error:
+        share = sum(error.counts.values()) / len(characters)
+        if not st.checkbox(f"Leave out what it does not know ({share:.1%} of the text)", key=session.DROP):
+            raise
+        return cache.text(*key, True, characters, tokenizer)
+
+
+def _own_samples(checkpoint: Checkpoint) -> Text:
+    return cache.with_progress(
+        "Drawing samples from the checkpoint",
+        lambda tell: cache.own_samples(checkpoint.sha256, 0, checkpoint.model, tell),
+    )
+
+
+def _fetch() -> None:
+    try:
+        corpora.read("tiny-shakespeare")
+        st.session_state[session.TEXT] = "tiny-shakespeare"
+    except TextUnavailable as error:
+        st.toast(str(error), icon=":material/cloud_off:")

@@ -1,0 +1,133 @@
+"""The only caches. Keys are hashes, numbers and names; models and tensors travel as `_arguments` and are never hashed.
+
+A hundred visitors who open the same view cost one computation, because concurrent misses wait for the first. What is
+slow runs in a thread of its own, so that the page can show how far it is and the visitor can leave.
+"""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+import streamlit as st
+from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
+from torch import Tensor
+
+from interp_core import atlas, checkpoints, corpora, preflight, samples
+from interp_core.atlas import HeadAtlas
+from interp_core.checkpoints import Checkpoint, Vocabulary
+from interp_core.corpora import Text
+from interp_core.model import GPT, ModelConfig
+from interp_core.preflight import Preflight
+from interp_core.tokenizers import Tokenizer
+
+T = TypeVar("T")
+Progress = Callable[[float], None]
+
+OWN_SAMPLES = 256  # windows drawn from a checkpoint, half of them for validation
+SHOW_AFTER = 0.3  # seconds until a progress bar appears
+POLL = 0.1  # seconds between its steps
+
+
+def digest(tensor: Tensor) -> str:
+    """Hash of all of a small tensor: windows, tokens."""
+    return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def checkpoint_file(path: str, stamp: str) -> Checkpoint:
+    """A checkpoint of the folder; `stamp` changes when the file or its card does."""
+    return checkpoints.load(Path(path))
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def checkpoint_upload(sha256: str, vocabulary: str, _read: Callable[[], Checkpoint]) -> Checkpoint:
+    """A checkpoint that a visitor brought, by the hashes of its bytes and its vocabulary."""
+    return _read()
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def characters(name: str) -> str:
+    """A named text of this machine."""
+    return corpora.read(name)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def vocabulary_of(name: str) -> Vocabulary:
+    """The distinct characters of a named text."""
+    return checkpoints.vocabulary_of_text(characters(name), name)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def text(name: str, text_hash: str, vocabulary: str, drop: bool, _characters: str, _tokenizer: Tokenizer) -> Text:
+    """A text encoded with a vocabulary."""
+    return corpora.encode(name, _characters, _tokenizer, "drop" if drop else "error")
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def own_samples(checkpoint: str, seed: int, _model: GPT, _progress: Progress | None = None) -> Text:
+    """Windows drawn from a checkpoint itself, as a text."""
+    return corpora.from_windows("own-samples", samples.own_windows(_model, OWN_SAMPLES, seed, _progress))
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def head_atlas(
+    checkpoint: str, windows: str, seed: int, _model: GPT, _windows: Tensor, _progress: Progress
+) -> HeadAtlas:
+    """The atlas of a checkpoint over windows, both given by their hashes."""
+    return atlas.head_atlas(_model, _windows, seed, progress=_progress)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def untrained_control(
+    shape: str, windows: str, threshold: float, _config: ModelConfig, _windows: Tensor, _progress: Progress
+) -> pd.DataFrame:
+    """The atlas of untrained models of the same shape over the same windows."""
+    return atlas.untrained_control(_config, _windows, threshold, progress=_progress)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def preflight_report(
+    checkpoint: str, text: str, count: int, seed: int, _checkpoint: Checkpoint, _text: Text
+) -> Preflight:
+    """The pre-flight report of a checkpoint on a text."""
+    return preflight.report(_checkpoint, _text, count, seed)
+
+
+def with_progress(label: str, work: Callable[[Progress], T]) -> T:
+    """Runs `work`, which tells a function how far it is, under a progress bar that appears if it takes long.
+
+    When the visitor moves on, this page's run ends at the next step of the bar, the work is told to stop, and the next
+    page begins.
+    """
+    share, left = [0.0], threading.Event()
+
+    def tell(fraction: float) -> None:
+        share[0] = fraction
+        if left.is_set():
+            raise _Left
+
+    with ThreadPoolExecutor(1) as pool:
+        context = get_script_run_ctx()
+        future = pool.submit(lambda: (add_script_run_ctx(threading.current_thread(), context), work(tell))[1])
+        begun, bar = time.monotonic(), None
+        try:
+            while not future.done():
+                time.sleep(0.01 if bar is None else POLL)
+                if time.monotonic() - begun > SHOW_AFTER:
+                    bar = bar or st.empty()
+                    bar.progress(share[0], f"{label} ({share[0]:.0%})")
+        except BaseException:  # Streamlit ends a run by an exception of its own
+            left.set()
+            raise
+    if bar is not None:
+        bar.empty()
+    return future.result()
+
+
+class _Left(Exception):
+    """The visitor went elsewhere."""

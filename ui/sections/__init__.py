@@ -1,0 +1,1 @@
+"""Fragments of pages that have several."""

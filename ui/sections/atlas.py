@@ -1,0 +1,168 @@
+"""The Atlas page's figures: all heads, one head, sharpness against output, the visitor's sentence."""
+
+from typing import Literal
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import streamlit as st
+from torch import Tensor
+
+from interp_core import atlas
+from interp_core.atlas import HeadAtlas, Labels
+from interp_core.statistics import mean_interval
+from interp_core.tokenizers import UnknownCharacters
+from ui import charts, session, wording
+from ui.bench import Bench
+
+SHOWN = 32  # characters of a window that fit on the axes
+SENTENCE = "KING: to be, or not to be; to be, or not to be."
+Width = Literal["content", "stretch"]
+MEAN, SPREAD = "mean over windows", "spread between windows"
+
+
+def all_heads(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> alt.LayerChart:
+    """The grid of every head, or of an untrained model's."""
+    untrained = st.session_state.get("untrained", False)
+    if untrained:
+        measured = bench.untrained_heads()
+        labels = atlas.label_heads(measured, st.session_state[session.THRESHOLD])
+    chart = charts.head_grid(measured.patterns.numpy(), labels.table.merge(measured.table), head, session.is_dark())
+    _selectable(
+        chart, "grid", "content", f"Mean attention patterns of {len(labels.table)} heads, layers down, heads across."
+    )
+    st.caption(
+        "A square is a head: row = the character that looks, column = the one looked at, strong colour = much attention "
+        "(square-root scale). A line beside the diagonal: looks one back. **Click a head.**"
+    )
+    st.toggle("Show an untrained model of the same shape instead", key="untrained")
+    return chart
+
+
+def one_head(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> alt.Chart:
+    """One head opened: its mean pattern, the spread between windows, or one window with its characters."""
+    row = measured.table.set_index("head").loc[head]
+    place = (int(row["layer"]), int(row["index"]))
+    names = [f"window {i + 1}" for i in range(len(bench.windows))]
+    left, right = st.columns(2)
+    what = left.selectbox("Pattern", [MEAN, SPREAD, *names], key="pattern", label_visibility="collapsed")
+    if what in (MEAN, SPREAD):
+        pattern, unit = (measured.patterns, "attention") if what == MEAN else (measured.spread, "standard deviation")
+        chart = charts.heat_map(pattern[place].numpy(), None, session.is_dark(), unit)
+    else:
+        tokens = bench.windows[names.index(what), :-1]
+        last = max(len(tokens) - SHOWN, 1)
+        first = right.slider("From character", 0, last, 0, key="from_character", label_visibility="collapsed")
+        pattern = atlas.patterns_of(bench.checkpoint.model, tokens)[place]
+        chart = _on_characters(bench, tokens, pattern, slice(first, first + SHOWN))
+    _show(chart, f"Attention of {head}, {what}.")
+    st.caption(
+        "Row = the query, which looks; column = the key, looked at. Each row sums to one over the keys up to itself."
+    )
+    return chart
+
+
+def sharpness(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> alt.LayerChart:
+    """Pattern sharpness against what the head adds to the stream."""
+    quiet = atlas.sharp_but_quiet(measured.table)
+    chart = charts.sharpness(labels.table.merge(measured.table).assign(quiet=quiet), head)
+    _selectable(chart, "sharpness_chart", "stretch", "Sharpness of each head's pattern against the norm of its output.")
+    quiet_heads = ", ".join(measured.table["head"][quiet])
+    st.caption(
+        "To the right: sharp patterns. Low: little reaches the residual stream. A triangle is sharp *and* quiet: "
+        "**the pattern alone would mislead you**. "
+        + (f"Here: {quiet_heads}." if quiet_heads else "Here there is none.")
+    )
+    return chart
+
+
+def sentence(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> alt.Chart:
+    """The selected head on a sentence of the visitor's, and all heads on it as a grid."""
+    tokenizer, context = bench.checkpoint.tokenizer, bench.checkpoint.model.config.context
+    typed = st.text_input(
+        "Your sentence",
+        SENTENCE,
+        key=session.SENTENCE,
+        bind="query-params",
+        max_chars=400,
+        label_visibility="collapsed",
+    )
+    try:
+        tokens = tokenizer.encode(typed)
+    except UnknownCharacters as error:
+        st.warning(f"Left out: {' '.join(error.counts)} (the checkpoint does not know them).")
+        tokens = tokenizer.encode(typed, "drop")
+    except ValueError as error:
+        st.error(f"{error}")
+        st.stop()
+    if len(tokens) < 2:
+        st.info("Type at least two characters that the checkpoint knows.")
+        st.stop()
+    if len(tokens) > context:
+        st.caption(f"The first {context} of {len(tokens)} characters: the model reads no more at once.")
+        tokens = tokens[:context]
+    patterns = atlas.patterns_of(bench.checkpoint.model, tokens)
+    row = measured.table.set_index("head").loc[head]
+    chart = _on_characters(bench, tokens, patterns[int(row["layer"]), int(row["index"])], slice(0, len(tokens)))
+    _show(chart, f"Attention of {head} on your sentence.")
+    st.caption(
+        f"{head} on your sentence. Row = the character that looks; column = the one looked at. One sentence, no interval."
+    )
+    return chart
+
+
+VIEWS = {"all heads": all_heads, "one head": one_head, "sharp or loud": sharpness, "your sentence": sentence}
+
+
+def selected_head(bench: Bench, measured: HeadAtlas, labels: Labels, default: str) -> str:
+    """The choice of a head, its label, its numbers with intervals and ranks, and its profile over distances."""
+    names = list(measured.table["head"])
+    if st.session_state.get(session.HEAD) not in names:  # another checkpoint's head
+        st.session_state.pop(session.HEAD, None)
+    head = st.selectbox("Head", names, names.index(default), key=session.HEAD, bind="query-params")
+    row = labels.table.set_index("head").loc[head]
+    colour = charts.LABEL_COLOURS[row["label"]]
+    name = f":color[**{row['label']}**]{{foreground='{colour}'}}"
+    st.markdown(f"{name} · keeps this name in {row['stability']:.0%} of resamples")
+    widths = {"score": 122, "value": 104, "rank": 56}
+    columns = {name: st.column_config.TextColumn(width=width) for name, width in widths.items()}
+    st.dataframe(
+        _numbers(measured.table, head), hide_index=True, height="content", row_height=28, column_config=columns
+    )
+    index = names.index(head)
+    mean, low, high = mean_interval(measured.profiles[:, index], measured.seed)
+    profile = pd.DataFrame({"offset": np.arange(len(mean)), "attention": mean, "low": low, "high": high})
+    _show(charts.offset_profile(profile), f"Mean attention of {head} by distance.", "stretch")
+    return head
+
+
+def everything(bench: Bench, measured: HeadAtlas, labels: Labels, threshold: float) -> pd.DataFrame:
+    """The table of all heads, with their label on the checkpoint's own samples beside the one on this text."""
+    own = atlas.label_heads(bench.heads_on_own_samples(), threshold).table
+    table = labels.table[["head", "label", "stability"]].assign(label_on_own_samples=own["label"]).merge(measured.table)
+    return table.assign(sharp_but_quiet=atlas.sharp_but_quiet(measured.table))
+
+
+def _numbers(table: pd.DataFrame, head: str) -> pd.DataFrame:
+    row = table.set_index("head").loc[head]
+    rows = []
+    for name in wording.SCORE_NAMES:
+        rank = int((table[name] > row[name]).sum()) + 1
+        half = (row[f"{name}_high"] - row[f"{name}_low"]) / 2
+        rows.append((wording.SCORE_NAMES[name], f"{row[name]:.3f} ±{half:.3f}", f"{rank}/{len(table)}"))
+    return pd.DataFrame(rows, columns=["score", "value", "rank"])
+
+
+def _on_characters(bench: Bench, tokens: Tensor, pattern: Tensor, part: slice) -> alt.Chart:
+    labels = [bench.checkpoint.tokenizer.label(int(t)) for t in tokens[part]]
+    return charts.heat_map(pattern[part, part].numpy(), labels, session.is_dark())
+
+
+def _selectable(chart: alt.LayerChart, key: str, width: Width, alt_text: str) -> None:
+    st.altair_chart(
+        chart, width=width, key=key, on_select=lambda: session.take_head(key), selection_mode="picked", alt=alt_text
+    )
+
+
+def _show(chart: alt.Chart | alt.LayerChart, alt_text: str, width: Width = "content") -> None:
+    st.altair_chart(chart, width=width, alt=alt_text)

@@ -1,0 +1,71 @@
+"""What a visit remembers, and how it comes in. Nothing here imports torch, so a page can draw its title at once.
+
+Widgets keep their own values under these keys; those with `bind="query-params"` are in the address too, so that a copied
+address opens the same view.
+"""
+
+from pathlib import Path
+
+import streamlit as st
+
+FOLDER = Path(__file__).parent.parent / "checkpoints"
+
+CHECKPOINT = "checkpoint"  # widget: which checkpoint
+TEXT = "text"  # widget: which text
+WINDOWS = "windows"  # widget: how many windows
+SEED = "seed"  # widget
+HEAD = "head"  # the selected head, "L0H3": goes along from page to page
+DROP = "drop_unknown"  # widget: leave out characters that the vocabulary has not
+PASTE = "pasted"  # widget: a text typed in
+UPLOAD, PAPERS = "upload_checkpoint", "upload_papers"  # widgets: a file of weights; its text, vocabulary or card
+UPLOADS, TEXTS = "uploads", "texts"  # checkpoints and texts that this visitor brought
+UPLOAD_ERROR = "upload_error"  # what was wrong with the last file
+VIEW = "view"  # widget: which figure a page shows
+THRESHOLD = "threshold"  # widget: what a score must pass to name a head
+SENTENCE = "sentence"  # widget: the visitor's own sentence
+
+# Streamlit leaves a tenth of a projector's height free above the title; claim and picture belong on the first screen.
+TIGHT = """<style>
+[data-testid=stMainBlockContainer] {padding: 2.2rem 2.5rem 2rem 2.5rem}
+[data-testid=stSidebarHeader] {height: 2rem; margin-bottom: 0}
+[data-testid=stHeader] {background: transparent}
+</style>"""
+
+_FRAMED = "_framed"  # app.py is running this page
+_RETURN = "_return"  # a page that was opened without app.py, to go back to
+
+
+def frame(page: st.Page) -> None:
+    """Runs a page from app.py, after going where a visit that came in by the side door wanted to go."""
+    wanted = st.session_state.pop(_RETURN, None)
+    if wanted is not None:
+        st.switch_page(wanted[0], query_params=wanted[1])
+    st.html(TIGHT)
+    st.session_state[_FRAMED] = True
+    try:
+        page.run()
+    finally:
+        st.session_state[_FRAMED] = False
+
+
+def guard(page: str) -> None:
+    """First line of every page: sends a visit that did not come through app.py there and back.
+
+    Because a folder is named `pages/`, Streamlit itself runs a page for a deep link that is the first visit after the
+    server's start, without sidebar and navigation.
+    """
+    if not st.session_state.get(_FRAMED):
+        st.session_state[_RETURN] = (page, st.query_params.to_dict())
+        st.switch_page("app.py")
+
+
+def take_head(chart: str) -> None:
+    """Makes the head that was clicked in a chart the selected one."""
+    picked = st.session_state[chart]["selection"].get("picked")
+    if picked:
+        st.session_state[HEAD] = picked[0]["head"]
+
+
+def is_dark() -> bool:
+    """Whether the visitor sees the dark theme."""
+    return st.context.theme.type == "dark"

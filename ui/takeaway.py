@@ -1,0 +1,72 @@
+"""What every page ends its result with: where the numbers come from, and how to carry them home."""
+
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from ui import charts, session
+from ui.bench import Bench
+
+BENCH_KEYS = (session.CHECKPOINT, session.TEXT, session.WINDOWS, session.SEED)
+
+
+def takeaway(
+    bench: Bench, name: str, table: pd.DataFrame, chart: alt.Chart | alt.LayerChart, code: str, keys: Sequence[str]
+) -> None:
+    """The provenance line and, beside it, the table as CSV, the figure as SVG, a link to this view, and its Python.
+
+    Args:
+        bench: what was measured.
+        name: of the files, without ending.
+        table: behind the main figure.
+        chart: the main figure.
+        code: gives the same numbers from `interp_core`.
+        keys: the page's own widgets that belong to the view.
+    """
+    st.caption(bench.provenance)
+    with st.container(horizontal=True, gap="small"):
+        st.download_button(
+            "CSV", table.to_csv(index=False), f"{name}.csv", "text/csv", icon=":material/table:", on_click="ignore"
+        )
+        st.download_button(
+            "Figure",
+            lambda: charts.svg(chart),
+            f"{name}.svg",
+            "image/svg+xml",
+            icon=":material/image:",
+            on_click="ignore",
+        )
+        with st.popover("Link", icon=":material/link:"):
+            st.caption("Opens this exact view:")
+            st.code(_link(keys), language=None, wrap_lines=True)
+        with st.popover("Python", icon=":material/code:"):
+            st.caption("Gives the same numbers, run from the project's folder:")
+            st.code(code, language="python")
+
+
+def load_lines(bench: Bench) -> str:
+    """The first lines of every page's Python: the checkpoint, the text and the windows on the bench."""
+    config = bench.checkpoint.model.config
+    return "\n".join(
+        [
+            "from interp_core import atlas, checkpoints, corpora",
+            "",
+            f'checkpoint = checkpoints.load("checkpoints/{bench.checkpoint.name}.pt")',
+            _text_line(bench),
+            f"windows = corpora.windows(text.validation, {config.context}, count={len(bench.windows)}, seed={bench.seed})",
+        ]
+    )
+
+
+def _text_line(bench: Bench) -> str:
+    name = bench.text.name
+    unknown = ', unknown="drop"' if bench.text.dropped else ""
+    return f'text = corpora.load("{name}", checkpoint.tokenizer{unknown})'
+
+
+def _link(keys: Sequence[str]) -> str:
+    state = {key: st.session_state[key] for key in (*BENCH_KEYS, *keys) if st.session_state.get(key) is not None}
+    return f"{st.context.url or ''}?{urlencode(state)}"
