@@ -21,6 +21,7 @@ HOW_TO_SAVE = "Save the weights alone: torch.save(model.state_dict(), 'model.pt'
 WRAPPERS = ("model", "state_dict", "model_state_dict")  # keys under which training scripts put the weights
 PREFIXES = ("module.", "_orig_mod.", "model.")  # put before every key by DDP, torch.compile, Lightning
 
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # torch's own, before version 1.6
 MAGIC = (
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -141,20 +142,25 @@ def _check_zip(data: bytes) -> None:
 
 
 def _check_pickle(data: bytes) -> None:
-    """Files from before torch 1.6 name their storage sizes in a pickle: refuse those that claim too much."""
-    stream = io.BytesIO(data)
+    """Only what torch wrote before version 1.6 goes on, and only if the sizes that it names are small.
+
+    Such a file is four pickles (magic number, protocol, system, tensors) before the numbers themselves.
+    """
+    stream, integers = io.BytesIO(data), []
     try:
-        for _ in range(4):  # magic number, protocol, system, then the tensors
+        for _ in range(4):
             for code, argument, _ in pickletools.genops(stream):
-                # the first pickle is one large magic number; sizes are plain integers
-                if code.name in ("BININT", "LONG1", "LONG4", "INT", "LONG") and MAX_BYTES < abs(int(argument)) < 2**63:
-                    raise CheckpointError(f"This file claims a size of {int(argument):,}, more than is read here.")
-            if stream.tell() == len(data):
-                return
+                if isinstance(argument, int) and ("INT" in code.name or "LONG" in code.name):
+                    integers.append(argument)
+            if integers[:1] != [MAGIC_NUMBER]:
+                raise CheckpointError(f"This file is a pickle of Python objects, which could run code. {HOW_TO_SAVE}")
     except CheckpointError:
         raise
-    except Exception:  # not a pickle to its end: torch.load says so in the caller's words
+    except Exception:  # not a pickle to its end: torch.load meets the same, and the caller says so
         return
+    claimed = sum(abs(integer) for integer in integers[1:])
+    if claimed > MAX_BYTES:
+        raise CheckpointError(f"This file claims sizes of {claimed:,} in all, more than is read here.")
 
 
 def _what(data: bytes) -> str:

@@ -49,8 +49,8 @@ class Text:
 
     name: str
     sha256: str  # of the text itself, or of the token numbers where there is no text
-    train: Int[Tensor, "pos"]
-    validation: Int[Tensor, "pos"]
+    train: Int[Tensor, "train_pos"]
+    validation: Int[Tensor, "validation_pos"]
     dropped: int = 0  # characters left out because the vocabulary has not got them
 
     def __len__(self) -> int:

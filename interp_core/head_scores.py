@@ -93,7 +93,7 @@ def output_norms(model: GPT, layer: int, z: Float[Tensor, "batch pos head d_head
 
 
 def _output_weights(model: GPT, layer: int) -> Float[Tensor, "head d_head d_model"]:
-    weight = model.blocks[layer].attn.proj.weight  # [d_model head*d_head]
+    weight = model.block(layer).attn.proj.weight  # [d_model head*d_head]
     return weight.T.unflatten(0, (model.config.heads, model.config.d_head))
 
 

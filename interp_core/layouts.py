@@ -187,5 +187,5 @@ def _check_shapes(weights: Mapping[str, Tensor], model: GPT) -> None:
         raise CheckpointError(f"This checkpoint does not fit the course's layout: {found}. Expected its GPT class.")
     for key, value in weights.items():
         if value.shape != expected[key].shape:
-            found, wanted = list(value.shape), list(expected[key].shape)
-            raise CheckpointError(f"{key} has shape {found}, expected {wanted} beside the other weights.")
+            wanted = list(expected[key].shape)
+            raise CheckpointError(f"{key} has shape {list(value.shape)}, expected {wanted} beside the other weights.")

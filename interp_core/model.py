@@ -23,7 +23,7 @@ stream. There are no hooks: a model can be shared between threads because a forw
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -151,6 +151,10 @@ class GPT(nn.Module):
             else:
                 parameter.fill_(1.0 if "ln" in name and name.endswith("weight") else 0.0)
 
+    def block(self, layer: int) -> Block:
+        """The weights of one layer."""
+        return cast(Block, self.blocks[layer])
+
     def count(self) -> int:
         """Number of parameters; a tied head counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
@@ -185,7 +189,8 @@ class Cache:
     def empty(cls, config: ModelConfig, batch: int) -> "Cache":
         """Room for `config.context` positions of `batch` sequences."""
         shape = (batch, config.context, config.heads, config.d_head)
-        return cls(*([torch.zeros(shape) for _ in range(config.layers)] for _ in "kv"))
+        keys, values = ([torch.zeros(shape) for _ in range(config.layers)] for _ in "kv")
+        return cls(keys, values)
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Writes new keys and values behind the old ones of `layer` and returns all of them."""
@@ -235,7 +240,7 @@ def forward(
     else:
         raise ValueError("forward needs tokens, or a residual stream to start from")
     for layer in range(first, config.layers):
-        block = model.blocks[layer]
+        block = model.block(layer)
         if not middle:
             x = keep(f"resid_pre.{layer}", x)
             x = x + _attention(block, x, layer, keep, cache)
@@ -303,7 +308,7 @@ def _resume(config: ModelConfig, start: tuple[str, Tensor]) -> tuple[int, bool, 
     return int(layer), name == "resid_mid", x
 
 
-def _attention(block: nn.Module, x: Tensor, layer: int, keep: _Keeper, cache: Cache | None) -> Tensor:
+def _attention(block: Block, x: Tensor, layer: int, keep: _Keeper, cache: Cache | None) -> Tensor:
     config, attn = keep.config, block.attn
     xn = block.ln1(x)
     split = (*xn.shape[:2], config.heads, config.d_head)
@@ -321,7 +326,9 @@ def _attention(block: nn.Module, x: Tensor, layer: int, keep: _Keeper, cache: Ca
     return keep(f"attn_out.{layer}", attn.proj(z.flatten(2)))
 
 
-def _mlp(block: nn.Module, x: Tensor, layer: int, keep: _Keeper) -> Tensor:
+def _mlp(block: Block, x: Tensor, layer: int, keep: _Keeper) -> Tensor:
+    assert block.mlp is not None
+    assert block.ln2 is not None
     act = ACTIVATIONS[keep.config.activation]
     post = keep(f"mlp_post.{layer}", act(block.mlp.fc(block.ln2(x))))
     return keep(f"mlp_out.{layer}", block.mlp.proj(post))

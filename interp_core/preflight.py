@@ -12,6 +12,7 @@ from interp_core.corpora import Text
 from interp_core.model import token_losses
 from interp_core.statistics import mean_interval
 
+CLEARLY = 0.1  # nats worse than guessing, beyond what fresh weights cost
 NATS_PER_BIT = float(np.log(2))
 
 
@@ -72,7 +73,7 @@ def _verdict(means: dict[str, np.ndarray], seed: int) -> tuple[bool, str]:
             f"{nats}: better than letter frequencies, but not clearly than pair counts. It has learned little, "
             "or this is not the kind of text that it was trained on."
         )
-    if gains["uniform"][2] < 0:
+    if gains["uniform"][2] < -CLEARLY:
         return False, (
             f"{nats}, worse than guessing: this is another text than it was trained on, "
             "or the vocabulary is in another order."

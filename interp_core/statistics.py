@@ -60,7 +60,7 @@ def mean_interval(
     student = stats.t.ppf((1 - level) / 2, clusters - 1)
     tail = stats.norm.cdf(np.sqrt(clusters / (clusters - 1)) * student)
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
-    return values.mean(0), low, high
+    return np.asarray(values.mean(0)), np.asarray(low), np.asarray(high)
 
 
 def interval(values: Float[ndarray, "cluster"], seed: int, draws: int = DRAWS, level: float = LEVEL) -> Interval:

@@ -1,7 +1,7 @@
 """Text to token numbers and back."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 VISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"}
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
     """What the rest of the library asks of a tokenizer."""
 

@@ -116,7 +116,7 @@ def _choose_checkpoint() -> Checkpoint:
         uploads.draw()
         st.stop()
     name = st.selectbox("Checkpoint", names, key=session.CHECKPOINT, bind="query-params")
-    checkpoint = _load(name, paths, brought, names)
+    checkpoint = _load(name or names[0], paths, brought, names)
     config = checkpoint.model.config
     st.caption(
         f"{checkpoint.model.count():,} parameters · {config.layers} × {config.heads} heads · d = {config.d_model} · "

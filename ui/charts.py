@@ -2,6 +2,7 @@
 
 import base64
 import io
+from typing import Any, TypeVar
 
 import altair as alt
 import numpy as np
@@ -9,6 +10,8 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 from PIL import Image
+
+C = TypeVar("C", alt.Chart, alt.LayerChart)
 
 FONT = 14
 # Okabe and Ito's palette, distinct to all kinds of colour vision; grey for what has no name.
@@ -50,7 +53,7 @@ def head_grid(
         chosen=table["head"] == selected,
     )
     picked = alt.selection_point(name="picked", fields=["head"], on="click", clear=False)
-    bare = {"labelAngle": 0, "ticks": False, "domain": False, "labelPadding": 2}
+    bare: dict[str, Any] = {"labelAngle": 0, "ticks": False, "domain": False, "labelPadding": 2}
     x = alt.X("index:O", title=None, axis=alt.Axis(orient="top", labelExpr="'head ' + datum.value", **bare))
     y = alt.Y("layer:O", title=None, axis=alt.Axis(labelExpr="'layer ' + datum.value", **bare))
     base = alt.Chart(data).encode(x=x, y=y)
@@ -196,7 +199,7 @@ def _label_colour(channel: str, table: pd.DataFrame) -> alt.Stroke | alt.Color:
     """Colour by label; the legend names those that occur."""
     present = [label for label in LABEL_COLOURS if label in set(table["label"])]
     scale = alt.Scale(domain=present, range=[LABEL_COLOURS[label] for label in present])
-    place = {"orient": "bottom", "direction": "horizontal", "columns": 4, "offset": 4}
+    place: dict[str, Any] = {"orient": "bottom", "direction": "horizontal", "columns": 4, "offset": 4}
     if channel == "stroke":
         legend = alt.Legend(**place, symbolType="square", symbolFillColor="transparent", symbolStrokeWidth=3)
         return alt.Stroke("label:N", title=None, scale=scale, legend=legend)
@@ -226,7 +229,7 @@ def _js(names: list[str]) -> str:
     return "[" + ",".join(f"'{name}'" for name in quoted) + "]"
 
 
-def _themed(chart: alt.Chart | alt.LayerChart) -> alt.Chart | alt.LayerChart:
+def _themed(chart: C) -> C:
     return (
         chart.configure_axis(labelFontSize=FONT, titleFontSize=FONT, grid=False)
         .configure_legend(labelFontSize=FONT, titleFontSize=FONT, labelLimit=200)

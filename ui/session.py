@@ -22,6 +22,7 @@ UPLOADS, TEXTS = "uploads", "texts"  # checkpoints and texts that this visitor b
 UPLOAD_ERROR = "upload_error"  # what was wrong with the last file
 VIEW = "view"  # widget: which figure a page shows
 THRESHOLD = "threshold"  # widget: what a score must pass to name a head
+UNTRAINED = "untrained"  # widget: show an untrained model in the grid
 SENTENCE = "sentence"  # widget: the visitor's own sentence
 
 # Streamlit leaves a tenth of a projector's height free above the title; claim and picture belong on the first screen.

@@ -23,7 +23,7 @@ MEAN, SPREAD = "mean over windows", "spread between windows"
 
 def all_heads(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> alt.LayerChart:
     """The grid of every head, or of an untrained model's."""
-    untrained = st.session_state.get("untrained", False)
+    untrained = st.session_state.get(session.UNTRAINED, False)
     if untrained:
         measured = bench.untrained_heads()
         labels = atlas.label_heads(measured, st.session_state[session.THRESHOLD])
@@ -35,14 +35,13 @@ def all_heads(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> a
         "A square is a head: row = the character that looks, column = the one looked at, strong colour = much attention "
         "(square-root scale). A line beside the diagonal: looks one back. **Click a head.**"
     )
-    st.toggle("Show an untrained model of the same shape instead", key="untrained")
+    st.toggle("Show an untrained model of the same shape instead", key=session.UNTRAINED)
     return chart
 
 
 def one_head(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> alt.Chart:
     """One head opened: its mean pattern, the spread between windows, or one window with its characters."""
-    row = measured.table.set_index("head").loc[head]
-    place = (int(row["layer"]), int(row["index"]))
+    place = _place(measured, head)
     names = [f"window {i + 1}" for i in range(len(bench.windows))]
     left, right = st.columns(2)
     what = left.selectbox("Pattern", [MEAN, SPREAD, *names], key="pattern", label_visibility="collapsed")
@@ -102,8 +101,7 @@ def sentence(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> al
         st.caption(f"The first {context} of {len(tokens)} characters: the model reads no more at once.")
         tokens = tokens[:context]
     patterns = atlas.patterns_of(bench.checkpoint.model, tokens)
-    row = measured.table.set_index("head").loc[head]
-    chart = _on_characters(bench, tokens, patterns[int(row["layer"]), int(row["index"])], slice(0, len(tokens)))
+    chart = _on_characters(bench, tokens, patterns[_place(measured, head)], slice(0, len(tokens)))
     _show(chart, f"Attention of {head} on your sentence.")
     st.caption(
         f"{head} on your sentence. Row = the character that looks; column = the one looked at. One sentence, no interval."
@@ -141,6 +139,12 @@ def everything(bench: Bench, measured: HeadAtlas, labels: Labels, threshold: flo
     own = atlas.label_heads(bench.heads_on_own_samples(), threshold).table
     table = labels.table[["head", "label", "stability"]].assign(label_on_own_samples=own["label"]).merge(measured.table)
     return table.assign(sharp_but_quiet=atlas.sharp_but_quiet(measured.table))
+
+
+def _place(measured: HeadAtlas, head: str) -> tuple[int, int]:
+    """Layer and index of a head."""
+    row = list(measured.table["head"]).index(head)
+    return divmod(row, measured.patterns.shape[1])
 
 
 def _numbers(table: pd.DataFrame, head: str) -> pd.DataFrame:

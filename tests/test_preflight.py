@@ -1,0 +1,77 @@
+"""The pre-flight report tells a checkpoint that reads its text from one that does not."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from interp_core import corpora, preflight, training
+from interp_core.checkpoints import Checkpoint
+from interp_core.model import GPT
+from interp_core.tokenizers import CharTokenizer
+from interp_core.training import Recipe
+from tests.conftest import SMALL
+
+TEXT = "abcdefghijk" * 600  # the next character is certain, the frequencies say nothing
+
+
+@pytest.fixture(scope="module")
+def model() -> GPT:
+    trained, recipe = GPT(SMALL), Recipe(steps=250, batch=16, dropout=0.0)
+    tokens = CharTokenizer.of_text(TEXT).encode(TEXT)
+    list(training.train(trained, training.text_batches(tokens, SMALL.context, recipe), recipe))
+    return trained
+
+
+def checked(model: GPT, characters: str, text: str = TEXT) -> preflight.Preflight:
+    checkpoint = Checkpoint("x", "0" * 64, model, CharTokenizer(characters), "course", (), "a test")
+    return preflight.report(checkpoint, corpora.encode("text", text, checkpoint.tokenizer), count=32)
+
+
+def noisy(seed: int) -> str:
+    """A text with pairs that tell a little and frequencies that tell some."""
+    tokens = torch.multinomial(
+        torch.arange(1.0, 12), 20_000, replacement=True, generator=torch.Generator().manual_seed(seed)
+    )
+    return "".join("abcdefghijk"[t] for t in tokens)
+
+
+def test_a_model_on_its_own_text_is_healthy(model: GPT) -> None:
+    # Counts are certain here too, so the model cannot beat them: what it must beat is the frequencies.
+    found = checked(model, "abcdefghijk")
+    assert found.healthy
+    assert found.losses.set_index("predictor").loc["this model", "nats"] < 0.5
+
+
+def test_a_vocabulary_in_another_order_is_diagnosed(model: GPT) -> None:
+    found = checked(model, "kbcdefghija"[::-1])
+    assert not found.healthy
+    assert "vocabulary is in another order" in found.verdict
+
+
+def test_an_untrained_model_is_diagnosed() -> None:
+    found = checked(GPT(SMALL), "abcdefghijk", noisy(0))
+    assert not found.healthy
+    assert "untrained" in found.verdict
+
+
+def test_losses_stand_beside_what_must_be_beaten(model: GPT) -> None:
+    losses = checked(model, "abcdefghijk", noisy(0)).losses.set_index("predictor")
+    assert list(losses.index) == ["this model", "bigram counts", "unigram counts", "uniform"]
+    assert losses.loc["uniform", "bits"] == pytest.approx(3.459, abs=1e-3)  # log2 of 11
+    assert losses.loc["unigram counts", "nats"] == pytest.approx(2.208, abs=0.1)  # the entropy of 1/66, 2/66, …
+    assert (losses["low"] <= losses["nats"]).all()
+    assert (losses["nats"] <= losses["high"]).all()
+
+
+def test_the_facts_name_their_sources(model: GPT) -> None:
+    facts = checked(model, "abcdefghijk").facts.set_index("what")
+    assert facts.loc["vocabulary", "source"] == "a test"
+    assert facts.loc["parameters", "value"] == f"{model.count():,}"
+
+
+def test_a_short_text_is_refused(model: GPT) -> None:
+    checkpoint = Checkpoint("x", "0" * 64, model, CharTokenizer("abcdefghijk"), "course", (), "a test")
+    text = corpora.encode("short", TEXT[:400], checkpoint.tokenizer)
+    with pytest.raises(ValueError, match="ask for fewer windows, or choose a longer text"):
+        preflight.report(checkpoint, replace(text), count=32)

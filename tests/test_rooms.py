@@ -1,0 +1,97 @@
+"""Who may import whom: the house plan as a test."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+# What each module of the library may import of the project; technique modules never import each other.
+BASE = {
+    "model",
+    "tokenizers",
+    "statistics",
+    "categories",
+    "synthetic",
+    "baselines",
+    "containers",
+    "corpora",
+    "head_scores",
+    "samples",
+}
+
+ALLOWED = {
+    "model": set(),
+    "tokenizers": set(),
+    "statistics": set(),
+    "synthetic": set(),
+    "baselines": set(),
+    "containers": set(),
+    "corpora": {"tokenizers"},
+    "head_scores": {"model"},
+    "samples": {"model"},
+    "layouts": {"containers", "model"},
+    "checkpoints": {"containers", "layouts", "model", "tokenizers"},
+    "preflight": {"baselines", "checkpoints", "corpora", "model", "statistics"},
+    "atlas": BASE,
+    "training": BASE | {"checkpoints"},  # its command line writes one
+}
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted(path for path in (ROOT / folder).rglob("*.py") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("path", modules("interp_core"), ids=lambda path: path.stem)
+def test_a_module_imports_what_the_plan_allows(path: Path) -> None:
+    found = {name.split(".")[1] for name in imports(path) if name.startswith("interp_core.")}
+    found &= {other.stem for other in modules("interp_core")}
+    assert found <= ALLOWED[path.stem], f"{path.stem} must not import {found - ALLOWED[path.stem]}"
+
+
+@pytest.mark.parametrize("path", modules("interp_core"), ids=lambda path: path.stem)
+def test_the_library_knows_no_interface_and_never_prints(path: Path) -> None:
+    outside = {name.split(".")[0] for name in imports(path)}
+    assert not outside & {"streamlit", "altair", "ui", "pages"}
+    calls = [
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
+    assert "print" not in calls or path.stem == "training"  # its command line reports
+
+
+@pytest.mark.parametrize("path", modules("ui") + modules("pages"), ids=lambda path: path.stem)
+def test_only_one_module_caches_and_only_one_names_the_session(path: Path) -> None:
+    source = path.read_text()
+    assert ("st.cache_" in source) == (path.name == "cache.py")
+    if path.name != "session.py":
+        keys = re.findall(r"session_state(?:\[|\.\w+\()\"", source)
+        assert not keys, "name the key in ui/session.py"
+    assert "pages" not in {name.split(".")[0] for name in imports(path)}
+
+
+def test_charts_know_no_streamlit() -> None:
+    assert "streamlit" not in set(imports(ROOT / "ui" / "charts.py"))
+
+
+def test_nothing_is_unpickled_unsafely() -> None:
+    for path in modules("interp_core") + modules("ui") + modules("pages") + modules("benchmarks"):
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        for call in calls:
+            name = ast.unparse(call.func)
+            assert name not in ("pickle.load", "pickle.loads", "eval", "exec"), path
+            if name == "torch.load":
+                assert {k.arg: ast.unparse(k.value) for k in call.keywords}["weights_only"] == "True", path

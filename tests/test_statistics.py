@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from interp_core.statistics import Interval, bootstrap_means, interval, mean_interval
+
+
+def test_draws_have_the_mean_and_the_standard_error_of_the_sample() -> None:
+    values = np.random.default_rng(0).normal(3.0, 2.0, size=(40, 2))
+    means = bootstrap_means(values, seed=1, draws=20_000)
+    np.testing.assert_allclose(means.mean(0), values.mean(0), atol=0.01)
+    np.testing.assert_allclose(means.std(0), values.std(0) / np.sqrt(40), rtol=0.03)
+
+
+def test_statistics_of_one_cluster_stay_paired() -> None:
+    values = np.random.default_rng(0).normal(size=(20, 1))
+    means = bootstrap_means(np.concatenate([values, 2 * values + 1], axis=1), seed=0)
+    np.testing.assert_allclose(means[:, 1], 2 * means[:, 0] + 1)
+
+
+def test_equal_arguments_give_equal_intervals() -> None:
+    values = np.random.default_rng(0).normal(size=30)
+    assert interval(values, seed=4) == interval(values, seed=4)
+    assert interval(values, seed=4) != interval(values, seed=5)
+
+
+def test_an_interval_of_a_constant_is_the_constant() -> None:
+    found = interval(np.full(10, 0.25), seed=0)
+    assert (found.estimate, found.low, found.high) == pytest.approx((0.25, 0.25, 0.25))
+    assert Interval(0.5, 0.25, 1.0).half_width == 0.375
+
+
+@pytest.mark.parametrize("clusters", [8, 32])
+def test_an_interval_covers_as_often_as_it_says(clusters: int) -> None:
+    """400 samples of a skewed population: 95% must cover its mean, give or take what 400 trials allow."""
+    rng = np.random.default_rng(clusters)
+    samples = rng.gamma(4.0, size=(clusters, 400))  # mean 4
+    _, low, high = mean_interval(samples, seed=0)
+    covered = ((low <= 4.0) & (high >= 4.0)).sum()
+    assert stats.binomtest(int(covered), 400, 0.95).pvalue > 1e-3 or covered > 380
+
+
+def test_a_plain_percentile_interval_would_be_too_narrow() -> None:
+    """What the expansion is for: with 8 clusters, plain percentiles fail the test above."""
+    samples = np.random.default_rng(8).gamma(4.0, size=(8, 400))
+    low, high = np.quantile(bootstrap_means(samples, seed=0), [0.025, 0.975], axis=0)
+    covered = ((low <= 4.0) & (high >= 4.0)).sum()
+    assert covered < 365
+
+
+def test_one_cluster_has_no_interval() -> None:
+    with pytest.raises(ValueError, match="needs at least 2 windows"):
+        interval(np.ones(1), seed=0)
