@@ -10,7 +10,7 @@ from interp_core import baselines, corpora
 from interp_core.checkpoints import Checkpoint
 from interp_core.corpora import Text
 from interp_core.model import token_losses
-from interp_core.statistics import mean_interval
+from interp_core.statistics import interval
 
 CLEARLY = 0.1  # nats worse than guessing, beyond what fresh weights cost
 NATS_PER_BIT = float(np.log(2))
@@ -47,8 +47,9 @@ def report(checkpoint: Checkpoint, text: Text, count: int = 64, seed: int = 0) -
     means = {name: losses.double().mean(1).numpy() for name, losses in columns.items()}  # one a window
     rows = []
     for name, values in means.items():
-        nats, low, high = mean_interval(values, seed)
-        rows.append({"predictor": name, "nats": nats, "low": low, "high": high, "bits": nats / NATS_PER_BIT})
+        nats = interval(values, seed)
+        bits = nats.estimate / NATS_PER_BIT
+        rows.append({"predictor": name, "nats": nats.estimate, "low": nats.low, "high": nats.high, "bits": bits})
     healthy, verdict = _verdict(means, seed)
     facts = pd.DataFrame(
         [
@@ -64,16 +65,16 @@ def report(checkpoint: Checkpoint, text: Text, count: int = 64, seed: int = 0) -
 
 def _verdict(means: dict[str, np.ndarray], seed: int) -> tuple[bool, str]:
     model = means["this model"]
-    gains = {name: mean_interval(means[name] - model, seed) for name in ("bigram counts", "unigram counts", "uniform")}
+    gains = {name: interval(means[name] - model, seed) for name in ("bigram counts", "unigram counts", "uniform")}
     nats = f"{model.mean():.2f} nats"
-    if gains["bigram counts"][1] > 0:
-        return True, f"{nats}: better than pair counts by {gains['bigram counts'][0]:.2f}. It reads this text."
-    if gains["unigram counts"][1] > 0:
+    if gains["bigram counts"].low > 0:
+        return True, f"{nats}: better than pair counts by {gains['bigram counts'].estimate:.2f}. It reads this text."
+    if gains["unigram counts"].low > 0:
         return True, (
             f"{nats}: better than letter frequencies, but not clearly than pair counts. It has learned little, "
             "or this is not the kind of text that it was trained on."
         )
-    if gains["uniform"][2] < -CLEARLY:
+    if gains["uniform"].high < -CLEARLY:
         return False, (
             f"{nats}, worse than guessing: this is another text than it was trained on, "
             "or the vocabulary is in another order."

@@ -4,7 +4,7 @@ import streamlit as st
 
 from ui import session
 
-session.guard("pages/atlas.py")
+session.guard()
 top, side = st.columns([2, 3], vertical_alignment="bottom")
 top.title("Atlas")
 

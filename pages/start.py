@@ -4,7 +4,7 @@ import streamlit as st
 
 from ui import session
 
-session.guard("pages/start.py")
+session.guard()
 st.title("Loupe: take a small transformer apart")
 st.markdown(
     "**What do the parts of this model do, and how would you know?** A lab bench for GPTs small enough to understand."

@@ -4,11 +4,13 @@ Widgets keep their own values under these keys; those with `bind="query-params"`
 address opens the same view.
 """
 
+import runpy
 from pathlib import Path
 
 import streamlit as st
 
-FOLDER = Path(__file__).parent.parent / "checkpoints"
+APP = Path(__file__).parent.parent / "app.py"
+FOLDER = APP.parent / "checkpoints"
 
 CHECKPOINT = "checkpoint"  # widget: which checkpoint
 TEXT = "text"  # widget: which text
@@ -33,14 +35,10 @@ TIGHT = """<style>
 </style>"""
 
 _FRAMED = "_framed"  # app.py is running this page
-_RETURN = "_return"  # a page that was opened without app.py, to go back to
 
 
 def frame(page: st.Page) -> None:
-    """Runs a page from app.py, after going where a visit that came in by the side door wanted to go."""
-    wanted = st.session_state.pop(_RETURN, None)
-    if wanted is not None:
-        st.switch_page(wanted[0], query_params=wanted[1])
+    """Runs a page from app.py."""
     st.html(TIGHT)
     st.session_state[_FRAMED] = True
     try:
@@ -49,15 +47,16 @@ def frame(page: st.Page) -> None:
         st.session_state[_FRAMED] = False
 
 
-def guard(page: str) -> None:
-    """First line of every page: sends a visit that did not come through app.py there and back.
+def guard() -> None:
+    """First line of every page: puts the frame around a run that did not come through app.py.
 
-    Because a folder is named `pages/`, Streamlit itself runs a page for a deep link that is the first visit after the
-    server's start, without sidebar and navigation.
+    Because a folder is named `pages/`, Streamlit itself runs the page of a deep link that is the first visit after the
+    server's start. app.py then runs in its place and finds the same page by the same address, so nothing is lost: no
+    query parameter, no widget's value.
     """
     if not st.session_state.get(_FRAMED):
-        st.session_state[_RETURN] = (page, st.query_params.to_dict())
-        st.switch_page("app.py")
+        runpy.run_path(str(APP), run_name="__main__")
+        st.stop()
 
 
 def take_head(chart: str) -> None:

@@ -7,8 +7,11 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from ui import charts, session
-from ui.bench import Bench
+from interp_core import corpora, synthetic
+from interp_core.checkpoints import Checkpoint
+from interp_core.tokenizers import CharTokenizer
+from ui import cache, charts, session, uploads
+from ui.bench import OWN, SYNTHETIC_WINDOWS, Bench
 
 BENCH_KEYS = (session.CHECKPOINT, session.TEXT, session.WINDOWS, session.SEED)
 
@@ -52,19 +55,36 @@ def load_lines(bench: Bench) -> str:
     config = bench.checkpoint.model.config
     return "\n".join(
         [
-            "from interp_core import atlas, checkpoints, corpora",
+            "from interp_core import atlas, checkpoints, corpora, samples, synthetic",
             "",
-            f'checkpoint = checkpoints.load("checkpoints/{bench.checkpoint.name}.pt")',
-            _text_line(bench),
+            f"checkpoint = {_checkpoint_call(bench.checkpoint)}",
+            f"text = {_text_call(bench)}",
             f"windows = corpora.windows(text.validation, {config.context}, count={len(bench.windows)}, seed={bench.seed})",
         ]
     )
 
 
-def _text_line(bench: Bench) -> str:
-    name = bench.text.name
-    unknown = ', unknown="drop"' if bench.text.dropped else ""
-    return f'text = corpora.load("{name}", checkpoint.tokenizer{unknown})'
+def _checkpoint_call(checkpoint: Checkpoint) -> str:
+    name = checkpoint.name.removesuffix(uploads.YOURS)
+    if name == checkpoint.name:
+        return f'checkpoints.load("checkpoints/{name}.pt")'
+    if not isinstance(checkpoint.tokenizer, CharTokenizer):
+        return f'checkpoints.load("{name}.pt")'
+    characters = "".join(checkpoint.tokenizer.vocabulary)
+    return f'checkpoints.load("{name}.pt", checkpoints.Vocabulary(tuple({characters!r}), "here"))'
+
+
+def _text_call(bench: Bench) -> str:
+    name, config = bench.text.name, bench.checkpoint.model.config
+    unknown = ', "drop"' if bench.text.dropped else ""
+    if name == OWN:
+        return f'corpora.from_windows("{name}", samples.own_windows(checkpoint.model, {cache.OWN_SAMPLES}, seed=0))'
+    if name in synthetic.KINDS:
+        drawn = f"synthetic.{name}({config.d_vocab}, {config.context + 1}, {SYNTHETIC_WINDOWS}, seed=0)"
+        return f'corpora.from_windows("{name}", {drawn})'
+    if name in corpora.NAMES:
+        return f'corpora.load("{name}", checkpoint.tokenizer{unknown})'
+    return f'corpora.encode("{name}", open("{name}").read(), checkpoint.tokenizer{unknown})'
 
 
 def _link(keys: Sequence[str]) -> str:

@@ -10,8 +10,18 @@ from interp_core import checkpoints, corpora
 from interp_core.checkpoints import Checkpoint, CheckpointError, Vocabulary
 from ui import cache, session
 
+YOURS = " (yours)"  # behind the name of a checkpoint that a visitor brought
 MOST = 3  # checkpoints kept for a visit
 TEXT_BYTES = 50_000_000
+
+
+@dataclass(frozen=True)
+class Papers:
+    """What came with a checkpoint."""
+
+    vocabulary: Vocabulary | None = None
+    card: Mapping[str, Any] | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +36,10 @@ class Upload:
 
     def load(self) -> Checkpoint:
         """The checkpoint, read once for all visitors who bring the same bytes."""
-        characters = "" if self.vocabulary is None else "".join(self.vocabulary.characters)
         return cache.checkpoint_upload(
-            self.sha256, characters, lambda: checkpoints.read(self.data, self.name, self.card, self.vocabulary)
+            self.sha256,
+            str(self.vocabulary),
+            lambda: checkpoints.read(self.data, self.name, self.card, self.vocabulary),
         )
 
 
@@ -48,38 +59,38 @@ def draw() -> None:
 
 
 def _take() -> None:
-    """Reads what lies in the uploaders; on success the checkpoint is chosen, on failure all stays as it was."""
+    """Reads what lies in the uploaders; on success it is chosen, on failure all stays as it was."""
     st.session_state.pop(session.UPLOAD_ERROR, None)
     file, papers = st.session_state.get(session.UPLOAD), st.session_state.get(session.PAPERS)
     try:
-        card, vocabulary = (None, None) if papers is None else _read_papers(papers.getvalue(), papers.name)
+        brought = Papers() if papers is None else _read_papers(papers.getvalue(), papers.name)
         if file is not None:
-            _keep(_read(file.getvalue(), file.name.rsplit(".", 1)[0], card, vocabulary))
+            _keep(_read(file.getvalue(), file.name.rsplit(".", 1)[0], brought))
     except CheckpointError as error:
         st.session_state[session.UPLOAD_ERROR] = str(error)
+        return
+    if brought.text is not None:
+        st.session_state.setdefault(session.TEXTS, {})[papers.name] = brought.text
+        st.session_state[session.TEXT] = papers.name
 
 
-def _read_papers(data: bytes, name: str) -> tuple[Mapping[str, Any] | None, Vocabulary | None]:
-    """Card or vocabulary; a text is also kept as a text to measure on."""
+def _read_papers(data: bytes, name: str) -> Papers:
     if len(data) > TEXT_BYTES:
         raise CheckpointError(f"{name} has {len(data):,} bytes, more than the {TEXT_BYTES:,} that are read here.")
-    if name.lower().endswith(".json"):
-        vocabulary = checkpoints.read_vocabulary(data, name)
-        try:
-            card = checkpoints.read_card(data)
-        except CheckpointError:  # a plain list of characters
-            return None, vocabulary
-        return (card if "sha256" in card else None), vocabulary
     vocabulary = checkpoints.read_vocabulary(data, name)
-    st.session_state.setdefault(session.TEXTS, {})[name] = data.decode("utf-8")
-    return None, vocabulary
+    if not name.lower().endswith(".json"):
+        return Papers(vocabulary, text=data.decode("utf-8"))
+    try:
+        card = checkpoints.read_card(data)
+    except CheckpointError:  # a plain list of characters
+        return Papers(vocabulary)
+    return Papers(vocabulary, card if "sha256" in card else None)
 
 
-def _read(data: bytes, name: str, card: Mapping[str, Any] | None, vocabulary: Vocabulary | None) -> Upload:
-    checkpoint = checkpoints.read(data, name, card, vocabulary)
-    if vocabulary is None:
-        vocabulary = _guess(checkpoint.model.config.d_vocab)
-    upload = Upload(f"{name} (yours)", data, checkpoint.sha256, card, vocabulary)
+def _read(data: bytes, name: str, papers: Papers) -> Upload:
+    checkpoint = checkpoints.read(data, name, papers.card, papers.vocabulary)
+    vocabulary = papers.vocabulary or _guess(checkpoint.model.config.d_vocab)
+    upload = Upload(name + YOURS, data, checkpoint.sha256, papers.card, vocabulary)
     upload.load()
     return upload
 

@@ -1,0 +1,58 @@
+"""What only a real browser shows: deep links, clicks in a chart, the first screen."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import settled
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def shown_head(page: Page) -> str:
+    return page.locator(".st-key-head input").input_value() or page.locator(".st-key-head").inner_text().split("\n")[-1]
+
+
+def test_a_deep_link_as_the_very_first_visit(server: str, page: Page) -> None:
+    """Streamlit runs a page of pages/ by itself then; the guard must bring the frame."""
+    page.goto(f"{server}/atlas?head=L2H1&view=one+head")
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    expect(page.locator("[data-testid=stSidebarNav] a")).to_have_count(2)
+    expect(page.locator("[data-testid=stSidebar]")).to_contain_text("816,640 parameters")
+    expect(page.locator("h1")).to_have_text("Atlas")
+    expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(2)
+    assert shown_head(page) == "L2H1"
+    assert "head=L2H1" in page.url
+    assert "/atlas" in page.url
+
+
+def test_the_grid_of_a_first_visit_and_a_click_in_it(server: str, page: Page) -> None:
+    page.goto(f"{server}/atlas")
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    expect(page.locator("[data-testid=stSidebar]")).to_be_visible()
+    grid = page.locator(".st-key-grid [data-testid=stVegaLiteChart]").first
+    box = grid.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 760, "claim and picture belong on the first screen"
+    before = shown_head(page)
+    page.mouse.click(box["x"] + 0.3 * box["width"], box["y"] + 0.8 * box["height"])  # a head of the last layer
+    settled(page)
+    assert shown_head(page).startswith("L3H")
+    assert shown_head(page) != before
+    page.reload()
+    settled(page)
+    assert shown_head(page).startswith("L3H"), "the address keeps the selection"
+
+
+def test_the_start_page_leads_to_the_atlas(server: str, page: Page) -> None:
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(server)
+    settled(page)
+    page.get_by_role("link", name="in the Atlas").click()
+    settled(page)
+    assert "/atlas?" in page.url
+    expect(page.locator("h1")).to_have_text("Atlas")
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    assert not errors
