@@ -47,7 +47,7 @@ QUIET = 0.5  # a contribution below this multiple of the median head's is tiny
 FEWEST_TOKENS = 4
 ENDS = ("", "_low", "_high")
 
-BATCH_BYTES = 2**26  # of attention patterns held at once
+BATCH_TOKENS = 512  # read at once: what a layer writes then stays in the processor's cache
 Progress = Callable[[float], None]
 
 
@@ -88,7 +88,7 @@ def head_atlas(
     model: GPT,
     windows: Int[Tensor, "window pos_plus_1"],
     seed: int = 0,
-    repeats: int = 16,
+    repeats: int = 8,
     progress: Progress | None = None,
 ) -> HeadAtlas:
     """Measures every head on all windows, in as few forward passes as memory allows.
@@ -107,7 +107,7 @@ def head_atlas(
     length = texts.shape[1]
     if length < FEWEST_TOKENS:
         raise ValueError(f"windows of {length} tokens: the atlas needs {FEWEST_TOKENS} or more to tell heads apart")
-    batch = max(1, BATCH_BYTES // (4 * config.layers * config.heads * length**2))
+    batch = max(1, BATCH_TOKENS // length)
     total, square = (torch.zeros(config.layers, config.heads, length, length) for _ in range(2))
     scores, profiles = [], []
     for done, part in enumerate(texts.split(batch)):
@@ -120,7 +120,7 @@ def head_atlas(
         if progress:
             progress(min(1.0, (done + 1) * batch / len(texts)))
     window_scores = np.concatenate(scores)
-    repeat_scores = prefix_matching(model, length, repeats, seed, batch)
+    repeat_scores = prefix_matching(model, length, repeats, seed)
     mean = total / len(texts)
     return HeadAtlas(
         patterns=mean,
@@ -134,14 +134,12 @@ def head_atlas(
 
 
 @torch.no_grad()
-def prefix_matching(
-    model: GPT, length: int, sequences: int, seed: int, batch: int = 64
-) -> Float[np.ndarray, "sequence flat_head"]:
+def prefix_matching(model: GPT, length: int, sequences: int, seed: int) -> Float[np.ndarray, "sequence flat_head"]:
     """Prefix-matching score of every head on each of several sequences of repeated random tokens. Share."""
     half = length // 2
     tokens = synthetic.repeats(model.config.d_vocab, length, sequences, seed, half)
     parts = []
-    for part in tokens.split(batch):
+    for part in tokens.split(max(1, BATCH_TOKENS // length)):
         trace = forward(model, part, _taps(model.config.layers, "pattern"), stop_early=True)
         scores = [head_scores.prefix_matching_score(trace[f"pattern.{i}"], half) for i in range(model.config.layers)]
         parts.append(torch.cat(scores, dim=1))
@@ -242,13 +240,14 @@ def _taps(layers: int, *names: str) -> list[str]:
 def _layer_scores(model: GPT, trace: Trace, layer: int) -> Float[np.ndarray, "window head score"]:
     patterns = trace[f"pattern.{layer}"]
     norms = head_scores.output_norms(model, layer, trace[f"z.{layer}"])  # [window pos head]
+    rows = head_scores.row_entropy(patterns)
     stream = trace[f"resid_pre.{layer}"].norm(dim=-1, keepdim=True)
     measured = {
         "previous_token_score": head_scores.previous_token_score(patterns),
         "self_score": head_scores.self_score(patterns),
         "first_token_score": head_scores.first_token_score(patterns),
-        "entropy": head_scores.entropy(patterns),
-        "relative_entropy": head_scores.relative_entropy(patterns),
+        "entropy": head_scores.entropy(rows),
+        "relative_entropy": head_scores.relative_entropy(rows),
         "mean_distance": head_scores.mean_distance(patterns),
         "output_norm": norms.mean(1),
         "output_share": (norms / stream).mean(1),

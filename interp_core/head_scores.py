@@ -31,15 +31,20 @@ def first_token_score(patterns: Patterns) -> Scores:
     return patterns[..., FIRST_ROW:, 0].mean(-1)
 
 
-def entropy(patterns: Patterns) -> Scores:
-    """Mean entropy of a query's attention, over queries from 1 on. Nats."""
-    return _row_entropy(patterns)[..., 1:].mean(-1)
+def row_entropy(patterns: Patterns) -> Float[Tensor, "*batch query"]:
+    """Entropy of each query's attention. Nats."""
+    return torch.special.entr(patterns).sum(-1)
 
 
-def relative_entropy(patterns: Patterns) -> Scores:
-    """Entropy over the most it could be, ln(query + 1), averaged over queries from 1 on. 1 is uniform attention."""
-    most = torch.arange(1, patterns.shape[-2] + 1).log()
-    return (_row_entropy(patterns)[..., 1:] / most[1:]).mean(-1)
+def entropy(rows: Float[Tensor, "*batch query"]) -> Scores:
+    """Mean of `row_entropy` over queries from 1 on. Nats."""
+    return rows[..., 1:].mean(-1)
+
+
+def relative_entropy(rows: Float[Tensor, "*batch query"]) -> Scores:
+    """`row_entropy` over the most it could be, ln(query + 1), averaged over queries from 1 on. 1 is uniform attention."""
+    most = torch.arange(1, rows.shape[-1] + 1).log()
+    return (rows[..., 1:] / most[1:]).mean(-1)
 
 
 def mean_distance(patterns: Patterns) -> Scores:
@@ -52,7 +57,12 @@ def mean_distance(patterns: Patterns) -> Scores:
 def offset_profile(patterns: Patterns) -> Float[Tensor, "*batch offset"]:
     """Mean attention k positions back for every k, over the queries that have such a position. Share."""
     length = patterns.shape[-1]
-    return torch.stack([offset_diagonal(patterns, k).mean(-1) for k in range(length)], dim=-1)
+    flipped = patterns.flip(-1).contiguous()  # keys from right to left, so that a step down and left is one stride
+    strides = (*flipped.stride()[:-2], length - 1, 1)
+    by_offset = flipped.as_strided(
+        flipped.shape, strides, length - 1
+    )  # [*batch query offset], wrong beyond the diagonal
+    return by_offset.tril().sum(-2) / torch.arange(length, 0, -1)
 
 
 def prefix_matching_score(patterns: Patterns, half: int) -> Scores:
@@ -95,7 +105,3 @@ def output_norms(model: GPT, layer: int, z: Float[Tensor, "batch pos head d_head
 def _output_weights(model: GPT, layer: int) -> Float[Tensor, "head d_head d_model"]:
     weight = model.block(layer).attn.proj.weight  # [d_model head*d_head]
     return weight.T.unflatten(0, (model.config.heads, model.config.d_head))
-
-
-def _row_entropy(patterns: Patterns) -> Float[Tensor, "*batch query"]:
-    return torch.special.entr(patterns).sum(-1)

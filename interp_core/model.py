@@ -30,6 +30,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from interp_core.attention import attend, attention_pattern, mix
+
 Edit = Callable[[Tensor], Tensor]
 Edits = Mapping[str, Edit]
 
@@ -332,42 +334,6 @@ def _mlp(block: Block, x: Tensor, layer: int, keep: _Keeper) -> Tensor:
     act = ACTIVATIONS[keep.config.activation]
     post = keep(f"mlp_post.{layer}", act(block.mlp.fc(block.ln2(x))))
     return keep(f"mlp_out.{layer}", block.mlp.proj(post))
-
-
-def attention_pattern(
-    q: Float[Tensor, "batch query head d_head"], k: Float[Tensor, "batch key head d_head"], scale: float
-) -> Float[Tensor, "batch head query key"]:
-    """Causal attention in the open: softmax over the keys at or before each query.
-
-    The queries are the last of the keys' positions. Rows sum to one. (Vaswani et al. 2017, section 3.2.1.)
-    """
-    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * scale
-    return scores.masked_fill(~_causal(q.shape[1], k.shape[1]), -torch.inf).softmax(-1)
-
-
-def mix(
-    pattern: Float[Tensor, "batch head query key"], v: Float[Tensor, "batch key head d_head"]
-) -> Float[Tensor, "batch query head d_head"]:
-    """Each head's values, averaged with its pattern as weights."""
-    return torch.einsum("bhqk,bkhd->bqhd", pattern, v)
-
-
-def attend(
-    q: Float[Tensor, "batch query head d_head"],
-    k: Float[Tensor, "batch key head d_head"],
-    v: Float[Tensor, "batch key head d_head"],
-    scale: float,
-) -> Float[Tensor, "batch query head d_head"]:
-    """`mix(attention_pattern(q, k), v)` by torch's fused kernel, which never writes the pattern to memory."""
-    whole = q.shape[1] == k.shape[1]
-    mask = None if whole or q.shape[1] == 1 else _causal(q.shape[1], k.shape[1])
-    q, k, v = (t.transpose(1, 2) for t in (q, k, v))  # [batch head pos d_head]
-    return F.scaled_dot_product_attention(q, k, v, mask, is_causal=whole, scale=scale).transpose(1, 2)
-
-
-def _causal(query: int, key: int) -> Tensor:
-    """True where a query may look; queries are the last of the keys' positions. [query key]"""
-    return torch.ones(query, key, dtype=torch.bool).tril(key - query)
 
 
 def _norm(config: ModelConfig) -> nn.Module:

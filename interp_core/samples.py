@@ -8,7 +8,7 @@ from torch import Tensor
 
 from interp_core.model import GPT, Cache, forward
 
-BATCH = 256  # windows drawn side by side
+BATCH_TOKENS = 8192  # drawn side by side
 PILOTS = 64  # windows from which the distribution of first tokens is estimated
 
 
@@ -81,10 +81,11 @@ def own_windows(
     generator = torch.Generator().manual_seed(seed)
     first = torch.multinomial(first_token_distribution(model, seed), count, replacement=True, generator=generator)
     parts = []
-    for done, prompt in enumerate(first[:, None].split(BATCH)):
+    batch = max(1, BATCH_TOKENS // model.config.context)
+    for done, prompt in enumerate(first[:, None].split(batch)):
         parts.append(generate(model, prompt, model.config.context, seed=seed + 1 + done))
         if progress:
-            progress(min(1.0, (done + 1) * BATCH / count))
+            progress(min(1.0, (done + 1) * batch / count))
     return torch.cat(parts)
 
 

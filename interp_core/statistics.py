@@ -7,11 +7,12 @@ are not independent, so they are never resampled one by one.
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy import ndarray
 from scipy import stats
 
-DRAWS = 2000
+DRAWS = 1000  # an end of an interval then moves by 4% of its half-width between seeds
 LEVEL = 0.95
 
 
@@ -41,9 +42,11 @@ def bootstrap_means(
     if clusters < 2:
         raise ValueError(f"{clusters} cluster: an interval needs at least 2 windows")
     rng = np.random.default_rng(seed)
-    weights = rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=draws) / clusters  # [draw cluster]
-    means = weights @ values.reshape(clusters, -1).astype(np.float64)
-    return means.reshape(draws, *values.shape[1:])
+    chosen = rng.integers(clusters, size=(draws, clusters)) + clusters * np.arange(draws)[:, None]
+    weights = np.bincount(chosen.ravel(), minlength=draws * clusters).reshape(draws, clusters) / clusters
+    flat = torch.from_numpy(values.reshape(clusters, -1).astype(np.float64))
+    means = torch.from_numpy(weights) @ flat  # by torch: numpy's idle BLAS threads would slow the next forward pass
+    return means.numpy().reshape(draws, *values.shape[1:])
 
 
 def mean_interval(
@@ -59,7 +62,7 @@ def mean_interval(
     clusters = len(values)
     student = stats.t.ppf((1 - level) / 2, clusters - 1)
     tail = stats.norm.cdf(np.sqrt(clusters / (clusters - 1)) * student)
-    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+    low, high = np.quantile(np.ascontiguousarray(np.moveaxis(means, 0, -1)), [tail, 1 - tail], axis=-1)
     return np.asarray(values.mean(0)), np.asarray(low), np.asarray(high)
 
 

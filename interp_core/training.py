@@ -204,10 +204,9 @@ def main(arguments: list[str] | None = None) -> int:
     model = GPT(config, recipe.seed)
     validation = corpora.course_windows(text.validation, config.context)
     record = None
-    for record in train(model, text_batches(text.train, config.context, recipe), recipe, validation, every=250):
-        print(
-            f"step {record.step}: loss {record.loss:.3f}, validation {record.validation_loss:.4f}, {record.seconds:.0f} s"
-        )
+    for record in train(model, text_batches(text.train, config.context, recipe), recipe, validation, every=500):
+        losses = f"loss {record.loss:.3f}, validation {record.validation_loss:.4f}"
+        print(f"step {record.step}: {losses}, {record.seconds:.0f} s", flush=True)
     assert record is not None
     command = " ".join(["python -m interp_core.training", *(arguments if arguments is not None else sys.argv[1:])])
     checkpoints.save(given.out, model, tokenizer.vocabulary, _papers(text, recipe, record, command))

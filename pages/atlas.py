@@ -75,4 +75,4 @@ st.dataframe(
     | {"stability": st.column_config.NumberColumn("keeps its name", format="percent")},
 )
 with st.expander("How this is measured"):
-    st.markdown(atlas.__doc__)
+    st.markdown(session.method("atlas"))

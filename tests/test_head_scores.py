@@ -29,7 +29,7 @@ def test_a_perfect_previous_token_head() -> None:
     assert head_scores.previous_token_score(pattern) == 1
     assert head_scores.self_score(pattern) == 0
     assert head_scores.first_token_score(pattern) == 0
-    assert head_scores.entropy(pattern) == 0
+    assert head_scores.entropy(head_scores.row_entropy(pattern)) == 0
     assert head_scores.mean_distance(pattern) == 1
 
 
@@ -59,8 +59,8 @@ def test_uniform_attention() -> None:
     for score in (head_scores.previous_token_score, head_scores.self_score, head_scores.first_token_score):
         assert score(uniform()) == pytest.approx(share)
     expected = sum(math.log(row + 1) for row in range(1, LENGTH)) / (LENGTH - 1)
-    assert head_scores.entropy(uniform()) == pytest.approx(expected)
-    assert head_scores.relative_entropy(uniform()) == pytest.approx(1)
+    assert head_scores.entropy(head_scores.row_entropy(uniform())) == pytest.approx(expected)
+    assert head_scores.relative_entropy(head_scores.row_entropy(uniform())) == pytest.approx(1)
     assert head_scores.mean_distance(uniform()) == pytest.approx(
         sum(row / 2 for row in range(1, LENGTH)) / (LENGTH - 1)
     )
@@ -73,6 +73,14 @@ def test_the_profile_says_how_far_back() -> None:
     assert profile[0, 4] == pytest.approx(0)
     assert profile[0, 1] == pytest.approx(1 / (LENGTH - 1))  # query 1 can go no further than position 0
     assert profile[1, 9] == pytest.approx(1 / LENGTH)
+
+
+def test_the_profile_is_the_mean_of_each_diagonal() -> None:
+    patterns = torch.rand(3, 2, LENGTH, LENGTH, generator=torch.Generator().manual_seed(0)).tril()
+    means = [patterns.diagonal(-k, dim1=-2, dim2=-1).mean(-1) for k in range(LENGTH)]
+    torch.testing.assert_close(head_scores.offset_profile(patterns), torch.stack(means, dim=-1))
+    transposed = patterns.transpose(0, 1)  # another layout in memory
+    torch.testing.assert_close(head_scores.offset_profile(transposed), torch.stack(means, dim=-1).transpose(0, 1))
 
 
 def test_prefix_matching_looks_at_the_token_after_the_match() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from interp_core.model import GPT, Cache, ModelConfig, attend, attention_pattern, forward, mix, sites, token_losses
+from interp_core.attention import attend, attention_pattern, mix
+from interp_core.model import GPT, Cache, ModelConfig, forward, sites, token_losses
 from tests.conftest import SMALL, random_model, random_tokens
 
 VARIANTS = {

@@ -24,7 +24,8 @@ BASE = {
 }
 
 ALLOWED = {
-    "model": set(),
+    "attention": set(),
+    "model": {"attention"},
     "tokenizers": set(),
     "statistics": set(),
     "synthetic": set(),

@@ -9,7 +9,7 @@ import streamlit as st
 from torch import Tensor
 
 from interp_core import checkpoints, corpora, synthetic
-from interp_core.atlas import HeadAtlas
+from interp_core.atlas import FEWEST_TOKENS, HeadAtlas
 from interp_core.checkpoints import Checkpoint, CheckpointError
 from interp_core.corpora import Text, TextUnavailable
 from interp_core.model import GPT
@@ -85,8 +85,13 @@ def open_bench() -> Bench:
     """Draws the sidebar and reads what it says; on trouble says what it is and goes on with what works."""
     with st.sidebar:
         checkpoint = _choose_checkpoint()
-        text = _choose_text(checkpoint)
         context = checkpoint.model.config.context
+        if context < FEWEST_TOKENS:
+            st.error(
+                f"This checkpoint reads {context} tokens at most, and {FEWEST_TOKENS} are the least to tell heads apart."
+            )
+            st.stop()
+        text = _choose_text(checkpoint)
         available = corpora.count_windows(text.validation, context)
         if available < FEWEST_WINDOWS:
             st.error(
@@ -115,7 +120,7 @@ def _choose_checkpoint() -> Checkpoint:
         st.error(f"No checkpoint lies in {session.FOLDER.name}/. Put one there (.pt), or bring your own below.")
         uploads.draw()
         st.stop()
-    name = st.selectbox("Checkpoint", names, key=session.CHECKPOINT, bind="query-params")
+    name = st.selectbox("Checkpoint", names, key=session.CHECKPOINT, bind="query-params", on_change=session.forget_head)
     checkpoint = _load(name or names[0], paths, brought, names)
     config = checkpoint.model.config
     st.caption(

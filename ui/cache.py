@@ -28,7 +28,8 @@ from interp_core.tokenizers import Tokenizer
 T = TypeVar("T")
 Progress = Callable[[float], None]
 
-OWN_SAMPLES = 256  # windows drawn from a checkpoint, half of them for validation
+OWN_TOKENS = 16_384  # drawn from a checkpoint, half of them for validation
+FEWEST_SAMPLES = 16  # windows, however long
 SHOW_AFTER = 0.3  # seconds until a progress bar appears
 POLL = 0.1  # seconds between its steps
 
@@ -71,7 +72,12 @@ def text(name: str, text_hash: str, vocabulary: str, drop: bool, _characters: st
 @st.cache_resource(max_entries=8, show_spinner=False)
 def own_samples(checkpoint: str, seed: int, _model: GPT, _progress: Progress | None = None) -> Text:
     """Windows drawn from a checkpoint itself, as a text."""
-    return corpora.from_windows("own-samples", samples.own_windows(_model, OWN_SAMPLES, seed, _progress))
+    return corpora.from_windows("own-samples", samples.own_windows(_model, own_count(_model.config), seed, _progress))
+
+
+def own_count(config: ModelConfig) -> int:
+    """How many windows are drawn from a checkpoint."""
+    return max(FEWEST_SAMPLES, OWN_TOKENS // config.context)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

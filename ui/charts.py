@@ -27,6 +27,7 @@ LIGHT_RAMP = ("#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 DARK_RAMP = ("#101418", "#12345c", "#1f66ab", "#6baed6", "#eaf3fb")
 GRID = {"width": 600, "height": 396}  # pixels that a grid of heads may take
 MAP = 400  # pixels a side of one head opened
+TILE = 128  # pixels that a head's pattern has at most in the grid
 EDGE = 4  # pixels between tiles
 
 
@@ -75,7 +76,7 @@ def head_grid(
 
 
 def heat_map(
-    pattern: Float[ndarray, "query key"], labels: list[str] | None, dark: bool, unit: str = "attention"
+    pattern: Float[ndarray, "query key"], labels: list[str] | None, dark: bool, unit: str = "attention", first: int = 0
 ) -> alt.Chart:
     """One head opened: a cell for every query and key at or before it.
 
@@ -84,14 +85,17 @@ def heat_map(
         labels: the tokens on both axes; None for positions.
         dark: the background.
         unit: what a cell's number is called.
+        first: position of the first row and column.
     """
     length = len(pattern)
     query, key = np.tril_indices(length)
-    names = labels or [str(i) for i in range(length)]
+    names = labels or [str(i) for i in range(first, first + length)]
     data = pd.DataFrame(
         {
             "query": query,
             "key": key,
+            "query_place": query + first,
+            "key_place": key + first,
             unit: pattern[query, key],
             "query_token": [names[i] for i in query],
             "key_token": [names[i] for i in key],
@@ -117,9 +121,9 @@ def heat_map(
             color=alt.Color(f"{unit}:Q", scale=_ramp(dark, float(pattern.max())), legend=alt.Legend(title=unit)),
             tooltip=[
                 alt.Tooltip("query_token:N", title="query"),
-                alt.Tooltip("query:Q", title="at position"),
+                alt.Tooltip("query_place:Q", title="at position"),
                 alt.Tooltip("key_token:N", title="key"),
-                alt.Tooltip("key:Q", title="at position"),
+                alt.Tooltip("key_place:Q", title="at position"),
                 alt.Tooltip(f"{unit}:Q", format=".3f"),
             ],
         )
@@ -216,6 +220,9 @@ def _ramp(dark: bool, top: float) -> alt.Scale:
 def _tile(pattern: Float[ndarray, "query key"], dark: bool) -> str:
     """A pattern as a PNG in a data URI; colours as `_ramp` with 1 at the top."""
     ramp = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in (DARK_RAMP if dark else LIGHT_RAMP)])
+    if len(pattern) > TILE:  # a longer context is averaged down
+        edges = np.linspace(0, len(pattern), TILE + 1).astype(int)[:-1]
+        pattern = np.add.reduceat(np.add.reduceat(pattern, edges, 0), edges, 1) * (TILE / len(pattern)) ** 2
     place = np.sqrt(pattern.clip(0, 1)) * (len(ramp) - 1)
     pixels = np.stack([np.interp(place, np.arange(len(ramp)), channel) for channel in ramp.T], axis=-1)
     buffer = io.BytesIO()

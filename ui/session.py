@@ -24,6 +24,7 @@ UPLOADS, TEXTS = "uploads", "texts"  # checkpoints and texts that this visitor b
 UPLOAD_ERROR = "upload_error"  # what was wrong with the last file
 VIEW = "view"  # widget: which figure a page shows
 THRESHOLD = "threshold"  # widget: what a score must pass to name a head
+PATTERN, FROM = "pattern", "from_position"  # widgets: which pattern of one head, and from where
 UNTRAINED = "untrained"  # widget: show an untrained model in the grid
 SENTENCE = "sentence"  # widget: the visitor's own sentence
 
@@ -64,6 +65,16 @@ def take_head(chart: str) -> None:
     picked = st.session_state[chart]["selection"].get("picked")
     if picked:
         st.session_state[HEAD] = picked[0]["head"]
+
+
+def forget_head() -> None:
+    """Another checkpoint has its heads elsewhere: the one that stands out there is selected next."""
+    st.session_state.pop(HEAD, None)
+
+
+def method(page: str) -> str:
+    """The folded note of a page: how its numbers are measured."""
+    return (APP.parent / "docs" / f"{page}.md").read_text()
 
 
 def is_dark() -> bool:

@@ -67,24 +67,26 @@ def load_lines(bench: Bench) -> str:
 def _checkpoint_call(checkpoint: Checkpoint) -> str:
     name = checkpoint.name.removesuffix(uploads.YOURS)
     if name == checkpoint.name:
-        return f'checkpoints.load("checkpoints/{name}.pt")'
+        return f"checkpoints.load({f'checkpoints/{name}.pt'!r})"
     if not isinstance(checkpoint.tokenizer, CharTokenizer):
-        return f'checkpoints.load("{name}.pt")'
+        return f"checkpoints.load({f'{name}.pt'!r})"
     characters = "".join(checkpoint.tokenizer.vocabulary)
-    return f'checkpoints.load("{name}.pt", checkpoints.Vocabulary(tuple({characters!r}), "here"))'
+    return f"checkpoints.load({f'{name}.pt'!r}, checkpoints.Vocabulary(tuple({characters!r}), 'here'))"
 
 
 def _text_call(bench: Bench) -> str:
     name, config = bench.text.name, bench.checkpoint.model.config
     unknown = ', "drop"' if bench.text.dropped else ""
     if name == OWN:
-        return f'corpora.from_windows("{name}", samples.own_windows(checkpoint.model, {cache.OWN_SAMPLES}, seed=0))'
+        return (
+            f'corpora.from_windows("{name}", samples.own_windows(checkpoint.model, {cache.own_count(config)}, seed=0))'
+        )
     if name in synthetic.KINDS:
         drawn = f"synthetic.{name}({config.d_vocab}, {config.context + 1}, {SYNTHETIC_WINDOWS}, seed=0)"
         return f'corpora.from_windows("{name}", {drawn})'
     if name in corpora.NAMES:
         return f'corpora.load("{name}", checkpoint.tokenizer{unknown})'
-    return f'corpora.encode("{name}", open("{name}").read(), checkpoint.tokenizer{unknown})'
+    return f"corpora.encode({name!r}, open({name!r}).read(), checkpoint.tokenizer{unknown})"
 
 
 def _link(keys: Sequence[str]) -> str:

@@ -69,7 +69,7 @@ def _take() -> None:
     except CheckpointError as error:
         st.session_state[session.UPLOAD_ERROR] = str(error)
         return
-    if brought.text is not None:
+    if papers is not None and brought.text is not None:
         st.session_state.setdefault(session.TEXTS, {})[papers.name] = brought.text
         st.session_state[session.TEXT] = papers.name
 
@@ -111,3 +111,4 @@ def _keep(upload: Upload) -> None:
     kept = {**st.session_state.get(session.UPLOADS, {}), upload.name: upload}
     st.session_state[session.UPLOADS] = dict(list(kept.items())[-MOST:])
     st.session_state[session.CHECKPOINT] = upload.name
+    session.forget_head()

@@ -45,9 +45,8 @@ def said(app: AppTest) -> str:
 
 def upload(app: AppTest, name: str, data: bytes, papers: tuple[str, bytes] | None = None) -> AppTest:
     if papers:
-        app.file_uploader(key="upload_papers").upload(*papers)
-        app.run()
-    app.file_uploader(key="upload_checkpoint").upload(name, data)
+        app.file_uploader(key="upload_papers").set_value((*papers, "text/plain"))
+    app.file_uploader(key="upload_checkpoint").set_value((name, data, "application/octet-stream"))
     return app.run()
 
 
@@ -94,7 +93,7 @@ def test_every_view_of_the_atlas_opens(atlas_page: AppTest, view: str) -> None:
 
 def test_the_atlas_shows_what_the_library_measures(atlas_page: AppTest) -> None:
     checkpoint = checkpoints.load(ROOT / "checkpoints" / "shakespeare.pt")
-    text = corpora.from_windows("own-samples", samples.own_windows(checkpoint.model, 256, 0))
+    text = corpora.from_windows("own-samples", samples.own_windows(checkpoint.model, 16_384 // 64, 0))
     windows = corpora.windows(text.validation, checkpoint.model.config.context, 32, 0)
     measured = atlas.head_atlas(checkpoint.model, windows)
     best = atlas.standout(measured)

@@ -15,7 +15,7 @@ from interp_core.tokenizers import UnknownCharacters
 from ui import charts, session, wording
 from ui.bench import Bench
 
-SHOWN = 32  # characters of a window that fit on the axes
+CHARACTERS, POSITIONS = 32, 96  # that fit on the axes of one head
 SENTENCE = "KING: to be, or not to be; to be, or not to be."
 Width = Literal["content", "stretch"]
 MEAN, SPREAD = "mean over windows", "spread between windows"
@@ -44,16 +44,19 @@ def one_head(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> al
     place = _place(measured, head)
     names = [f"window {i + 1}" for i in range(len(bench.windows))]
     left, right = st.columns(2)
-    what = left.selectbox("Pattern", [MEAN, SPREAD, *names], key="pattern", label_visibility="collapsed")
-    if what in (MEAN, SPREAD):
+    what = left.selectbox("Pattern", [MEAN, SPREAD, *names], key=session.PATTERN, label_visibility="collapsed") or MEAN
+    tokens = None if what in (MEAN, SPREAD) else bench.windows[names.index(what), :-1]
+    shown = POSITIONS if tokens is None else CHARACTERS
+    length = measured.patterns.shape[-1]
+    first = 0
+    if length > shown:
+        first = right.slider("From position", 0, length - shown, 0, key=session.FROM, label_visibility="collapsed")
+    part = slice(first, first + shown)
+    if tokens is None:
         pattern, unit = (measured.patterns, "attention") if what == MEAN else (measured.spread, "standard deviation")
-        chart = charts.heat_map(pattern[place].numpy(), None, session.is_dark(), unit)
+        chart = charts.heat_map(pattern[place][part, part].numpy(), None, session.is_dark(), unit, first)
     else:
-        tokens = bench.windows[names.index(what), :-1]
-        last = max(len(tokens) - SHOWN, 1)
-        first = right.slider("From character", 0, last, 0, key="from_character", label_visibility="collapsed")
-        pattern = atlas.patterns_of(bench.checkpoint.model, tokens)[place]
-        chart = _on_characters(bench, tokens, pattern, slice(first, first + SHOWN))
+        chart = _on_characters(bench, tokens, atlas.patterns_of(bench.checkpoint.model, tokens)[place], part)
     _show(chart, f"Attention of {head}, {what}.")
     st.caption(
         "Row = the query, which looks; column = the key, looked at. Each row sums to one over the keys up to itself."
@@ -101,7 +104,7 @@ def sentence(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> al
         st.caption(f"The first {context} of {len(tokens)} characters: the model reads no more at once.")
         tokens = tokens[:context]
     patterns = atlas.patterns_of(bench.checkpoint.model, tokens)
-    chart = _on_characters(bench, tokens, patterns[_place(measured, head)], slice(0, len(tokens)))
+    chart = _on_characters(bench, tokens, patterns[_place(measured, head)], slice(0, POSITIONS))
     _show(chart, f"Attention of {head} on your sentence.")
     st.caption(
         f"{head} on your sentence. Row = the character that looks; column = the one looked at. One sentence, no interval."

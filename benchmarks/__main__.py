@@ -1,0 +1,5 @@
+"""Runs every benchmark, one after the other."""
+
+from benchmarks import atlas
+
+atlas.run()
