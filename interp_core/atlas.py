@@ -205,24 +205,32 @@ def standout(atlas: HeadAtlas) -> Standout:
 def untrained_control(
     config: ModelConfig,
     windows: Int[Tensor, "window pos_plus_1"],
-    threshold: float = THRESHOLD,
     seeds: Sequence[int] = range(5),
     progress: Progress | None = None,
 ) -> pd.DataFrame:
     """The same atlas for models of the same shape with fresh weights: what the protocol finds where there is nothing.
 
     Returns:
-        A row a seed: seed, named (heads with a name), and the largest of each named score over all its heads.
+        A row a seed and head: seed, and the columns of `HeadAtlas.table`.
     """
-    rows = []
+    tables = []
     for i, seed in enumerate(seeds):
-        table = head_atlas(GPT(config, seed), windows, seed).table
-        codes = _codes(table[[*NAMED.values()]].to_numpy(), table["relative_entropy"].to_numpy(), threshold)
-        best = {name: float(table[name].max()) for name in NAMED.values()}
-        rows.append({"seed": seed, "named": int((codes < len(NAMED)).sum()), **best})
+        tables.append(head_atlas(GPT(config, seed), windows, seed).table.assign(seed=seed))
         if progress:
             progress((i + 1) / len(seeds))
-    return pd.DataFrame(rows)
+    return pd.concat(tables, ignore_index=True)
+
+
+def summarise_control(control: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
+    """For each untrained model, how many of its heads would get a name, and the best of each named score.
+
+    Returns:
+        A row a seed: seed, named, and each of the scores that give names.
+    """
+    columns = [*NAMED.values()]
+    codes = _codes(control[columns].to_numpy(), control["relative_entropy"].to_numpy(), threshold)
+    by_seed = control.assign(named=codes < len(NAMED)).groupby("seed")
+    return by_seed[columns].max().assign(named=by_seed["named"].sum()).reset_index()
 
 
 def sharp_but_quiet(table: pd.DataFrame) -> pd.Series:

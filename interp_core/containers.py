@@ -134,8 +134,11 @@ def _check_zip(data: bytes) -> None:
         raise CheckpointError(
             "This file begins like a checkpoint, but its end is missing: it is cut off. Copy or download it again."
         ) from error
-    if not any(member.filename.endswith("data.pkl") for member in members):
+    names = [member.filename for member in members]
+    if not any(name.endswith("data.pkl") for name in names):
         raise CheckpointError(f"This is a zip archive, but not one that torch.save wrote. {HOW_TO_SAVE}")
+    if any(name.endswith("constants.pkl") for name in names):
+        raise CheckpointError(f"This is a TorchScript program, which is code as well as weights. {HOW_TO_SAVE}")
     unpacked = sum(member.file_size for member in members)
     if unpacked > max(MAX_BYTES, len(data)):
         raise CheckpointError(f"This file claims {unpacked:,} bytes unpacked, more than the {MAX_BYTES:,} read here.")

@@ -33,7 +33,7 @@ view = side.segmented_control(
 measured = bench.heads()
 labels = atlas.label_heads(measured, threshold)
 best = atlas.standout(measured)
-control = bench.untrained(threshold)
+control = atlas.summarise_control(bench.untrained(), threshold)
 good, verdict = wording.atlas_verdict(labels, best, control)
 total = len(labels.table)
 

@@ -18,7 +18,7 @@ bench = open_bench()
 measured = bench.heads()
 labels = atlas.label_heads(measured)
 best = atlas.standout(measured)
-control = bench.untrained(atlas.THRESHOLD)
+control = atlas.summarise_control(bench.untrained())
 
 picture, words = st.columns([3, 2], gap="large")
 with picture:
@@ -39,14 +39,9 @@ with words:
         "pages/atlas.py", label=f"Next: open {best.head} in the Atlas", icon=":material/arrow_forward:",
         query_params={session.HEAD: best.head, session.VIEW: "one head"},
     )  # fmt: skip
-    st.divider()
+    st.subheader("What can be asked here")
+    for path, (name, question) in session.QUESTIONS.items():
+        st.page_link(path, label=f"**{name}**: {question}")
     report = bench.preflight()
-    st.badge(
-        "pre-flight: reads this text" if report.healthy else "pre-flight: look here first",
-        color="green" if report.healthy else "red",
-    )
-    st.markdown(report.verdict)
-    with st.expander("Pre-flight report"):
-        st.dataframe(report.losses, hide_index=True)
-        st.dataframe(report.facts, hide_index=True)
+    st.caption(f"Pre-flight: {report.verdict} The whole report is in the sidebar.")
 st.caption(bench.provenance)

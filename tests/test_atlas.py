@@ -84,9 +84,12 @@ def test_a_planted_induction_head_is_named() -> None:
 
 def test_untrained_models_have_no_named_heads(windows: torch.Tensor) -> None:
     control = atlas.untrained_control(WIRED, windows)
-    assert len(control) == 5
-    assert (control["named"] == 0).all()
-    assert control["previous_token_score"].max() < 0.25
+    assert len(control) == 5 * WIRED.heads
+    summary = atlas.summarise_control(control)
+    assert list(summary["seed"]) == [0, 1, 2, 3, 4]
+    assert (summary["named"] == 0).all()
+    assert summary["previous_token_score"].max() == control["previous_token_score"].max() < 0.25
+    assert (atlas.summarise_control(control, threshold=0.05)["named"] == WIRED.heads).all()
 
 
 def test_the_threshold_decides(measured: atlas.HeadAtlas, windows: torch.Tensor) -> None:

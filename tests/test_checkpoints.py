@@ -153,6 +153,7 @@ BAD_FILES = {
     "gguf": (b"GGUF\x03\x00\x00\x00", "a GGUF file"),
     "noise": (bytes(range(200, 256)) * 9, "a binary file of a kind not known here"),
     "zip": (_zip(readme=b"hello"), "a zip archive, but not one that torch.save wrote"),
+    "torchscript": (_zip(**{"a/data.pkl": b"", "a/constants.pkl": b""}), "a TorchScript program"),
     "cut off": (course_bytes()[:-2000], "its end is missing: it is cut off"),
     "cut off safetensors": (safetensors.torch.save(course_model().state_dict())[:-50], "cut off or damaged"),
     "cut off old": (saved(course_model().state_dict(), _use_new_zipfile_serialization=False)[:-50], "cut off or damaged"),

@@ -20,6 +20,10 @@ from ui import cache, session, uploads
 FIRST = "shakespeare"  # the checkpoint that the app opens on
 OWN = "own-samples"
 PASTE = "paste your own"
+TEXT_HELP = (
+    "own-samples: windows drawn from the checkpoint itself at temperature 1; the first token comes from what it writes in "
+    "the long run. repeats, periodic, alphabet, successors: random sequences with a known structure."
+)
 SYNTHETIC_WINDOWS = 512
 FEWEST_WINDOWS, MOST_WINDOWS, WINDOWS = 4, 128, 32
 
@@ -60,12 +64,12 @@ class Bench:
         config = self.checkpoint.model.config
         return self._atlas(f"untrained {config}", GPT(config, self.seed), self.windows, self.windows_hash)
 
-    def untrained(self, threshold: float) -> pd.DataFrame:
+    def untrained(self) -> pd.DataFrame:
         """What the atlas finds in several untrained models of the same shape."""
         config = self.checkpoint.model.config
         return cache.with_progress(
             "Measuring untrained models of the same shape",
-            lambda tell: cache.untrained_control(str(config), self.windows_hash, threshold, config, self.windows, tell),
+            lambda tell: cache.untrained_control(str(config), self.windows_hash, config, self.windows, tell),
         )
 
     def preflight(self) -> Preflight:
@@ -101,15 +105,32 @@ def open_bench() -> Bench:
             text = _own_samples(checkpoint)
             available = corpora.count_windows(text.validation, context)
         most = min(MOST_WINDOWS, available)
-        count = st.slider(
+        left, right = st.columns([3, 2])
+        count = left.slider(
             "Windows", FEWEST_WINDOWS, most, min(WINDOWS, most), key=session.WINDOWS, bind="query-params",
             help=f"Stretches of {context} tokens that do not overlap, drawn from the part that no training saw.",
         )  # fmt: skip
-        seed = st.number_input(
+        seed = right.number_input(
             "Seed", 0, 9999, 0, key=session.SEED, bind="query-params", help="Which windows are drawn."
         )
-    windows = corpora.windows(text.validation, context, count, seed)
+        bench = _bench(checkpoint, text, count, int(seed))
+        _draw_preflight(bench.preflight())
+    return bench
+
+
+def _bench(checkpoint: Checkpoint, text: Text, count: int, seed: int) -> Bench:
+    windows = corpora.windows(text.validation, checkpoint.model.config.context, count, seed)
     return Bench(checkpoint, text, windows, cache.digest(windows), seed)
+
+
+def _draw_preflight(report: Preflight) -> None:
+    icon = ":material/check_circle:" if report.healthy else ":material/error:"
+    with st.popover("Pre-flight report" if report.healthy else "Pre-flight: look here first", icon=icon):
+        st.markdown(f"**{report.verdict}**")
+        st.caption(f"Loss on {report.windows} disjoint windows of the validation part, with 95% intervals.")
+        st.dataframe(report.losses.round(3), hide_index=True)
+        st.caption("What was understood of the checkpoint, and from where.")
+        st.dataframe(report.facts, hide_index=True)
 
 
 def _choose_checkpoint() -> Checkpoint:
@@ -150,7 +171,7 @@ def _choose_text(checkpoint: Checkpoint) -> Text:
     options = [OWN, *corpora.NAMES, *synthetic.KINDS, *brought, PASTE]
     trained_on = checkpoint.card.get("text", {}).get("name") or checkpoint.vocabulary_source
     default = trained_on if trained_on in brought or corpora.is_local(trained_on) else OWN
-    name = st.selectbox("Text", options, options.index(default), key=session.TEXT, bind="query-params")
+    name = st.selectbox("Text", options, options.index(default), key=session.TEXT, bind="query-params", help=TEXT_HELP)
     try:
         text = _text(name, checkpoint, brought)
     except (TextUnavailable, UnknownCharacters, ValueError) as error:

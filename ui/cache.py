@@ -88,12 +88,12 @@ def head_atlas(
     return atlas.head_atlas(_model, _windows, seed, progress=_progress)
 
 
-@st.cache_data(max_entries=32, show_spinner=False)
+@st.cache_data(max_entries=16, show_spinner=False)
 def untrained_control(
-    shape: str, windows: str, threshold: float, _config: ModelConfig, _windows: Tensor, _progress: Progress
+    shape: str, windows: str, _config: ModelConfig, _windows: Tensor, _progress: Progress
 ) -> pd.DataFrame:
     """The atlas of untrained models of the same shape over the same windows."""
-    return atlas.untrained_control(_config, _windows, threshold, progress=_progress)
+    return atlas.untrained_control(_config, _windows, progress=_progress)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

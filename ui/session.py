@@ -12,6 +12,11 @@ import streamlit as st
 APP = Path(__file__).parent.parent / "app.py"
 FOLDER = APP.parent / "checkpoints"
 
+# What each page asks; the start page lists them, app.py makes the navigation of them.
+QUESTIONS = {
+    "pages/atlas.py": ("Atlas", "how many heads compute something a person can name?"),
+}
+
 CHECKPOINT = "checkpoint"  # widget: which checkpoint
 TEXT = "text"  # widget: which text
 WINDOWS = "windows"  # widget: how many windows

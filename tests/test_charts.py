@@ -1,0 +1,104 @@
+"""Pictures without a browser: what is drawn, and that every figure can be taken away as SVG."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from ui import charts
+
+
+@pytest.fixture
+def table() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "head": ["L0H0", "L0H1"],
+            "layer": [0, 0],
+            "index": [0, 1],
+            "label": ["previous-token", "diffuse"],
+            "score": [0.9, 0.1],
+            "relative_entropy": [0.1, 0.8],
+            "relative_entropy_low": [0.05, 0.7],
+            "relative_entropy_high": [0.15, 0.9],
+            "output_share": [0.3, 0.1],
+            "output_share_low": [0.2, 0.05],
+            "output_share_high": [0.4, 0.15],
+            "output_norm": [3.0, 1.0],
+            "quiet": [False, False],
+        }
+    )
+
+
+def pattern(length: int = 6) -> np.ndarray:
+    return np.tril(np.ones((length, length), dtype=np.float32)) / np.arange(1, length + 1, dtype=np.float32)[:, None]
+
+
+def hexadecimal(pixel: np.ndarray) -> str:
+    return f"#{bytes(pixel.tolist()).hex()}"
+
+
+def pixels(uri: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1]))))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_grid_has_a_picture_and_a_frame_for_each_head(table: pd.DataFrame, dark: bool) -> None:
+    svg = charts.svg(charts.head_grid(np.stack([pattern(), pattern()])[None], table, "L0H0", dark))
+    assert svg.count("<image") == 2
+    for colour in ("#D55E00", "#999999"):
+        assert colour.lower() in svg.lower()
+    assert re.search(r"previous-token.*diffuse", svg, re.S)
+    assert "induction" not in svg  # the legend names what occurs
+
+
+def test_a_tile_is_the_pattern_from_background_to_full_colour() -> None:
+    picture = np.zeros((4, 4), dtype=np.float32)
+    picture[2, 1] = 1
+    for dark, ramp in ((False, charts.LIGHT_RAMP), (True, charts.DARK_RAMP)):
+        tile = pixels(charts._tile(picture, dark))
+        assert tile.shape == (4, 4, 3)
+        assert hexadecimal(tile[0, 0]) == ramp[0]
+        assert hexadecimal(tile[2, 1]) == ramp[-1]
+
+
+def test_a_long_context_is_averaged_down() -> None:
+    long = np.zeros((256, 256), dtype=np.float32)
+    long[2:4, 0:2] = 1
+    tile = pixels(charts._tile(long, dark=False))
+    assert tile.shape == (charts.TILE, charts.TILE, 3)
+    assert hexadecimal(tile[1, 0]) == charts.LIGHT_RAMP[-1]
+    assert (tile[2:] == 255).all()
+
+
+def test_one_head_has_a_cell_for_every_pair_in_the_past() -> None:
+    chart = charts.heat_map(pattern(), ["a", "␣", "'", "\\", "⏎", "b"], dark=False)
+    assert len(chart.data) == 6 * 7 // 2
+    assert (chart.data["key"] <= chart.data["query"]).all()
+    svg = charts.svg(chart)
+    for label in ("␣", "⏎", "\\", "the character that looks", "the character looked at"):
+        assert label in svg
+
+
+def test_positions_keep_their_numbers_when_a_part_is_shown() -> None:
+    chart = charts.heat_map(pattern(), None, dark=True, first=40)
+    assert set(chart.data["query_place"]) == set(range(40, 46))
+    assert ">45<" in charts.svg(chart)
+
+
+def test_a_profile_shows_every_interval() -> None:
+    profile = pd.DataFrame({"offset": range(30), "attention": 0.1, "low": 0.05, "high": 0.2})
+    svg = charts.svg(charts.offset_profile(profile, most=16))
+    assert svg.count('aria-roledescription="bar"') == 16
+    assert svg.count('aria-roledescription="rule mark"') == 16
+
+
+def test_sharpness_shows_both_intervals_and_names_what_stands_out(table: pd.DataFrame) -> None:
+    svg = charts.svg(charts.sharpness(table, "L0H0"))
+    assert svg.count('aria-roledescription="rule mark"') == 4
+    assert "L0H0" in svg
+    quiet = charts.svg(charts.sharpness(table.assign(quiet=[False, True]), None))
+    assert ">L0H1<" in quiet
