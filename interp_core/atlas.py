@@ -28,7 +28,9 @@ TEXT_SCORES = {
     "mean_distance": "positions",
     "output_norm": "length",
     "output_share": "share of the residual stream's length",
+    "fixed_offset_score": "share of attention",
 }
+FIXED_OFFSET = "fixed_offset_score"
 PREFIX = "prefix_matching_score"
 SCORES = (*TEXT_SCORES, PREFIX)
 
@@ -36,6 +38,7 @@ SCORES = (*TEXT_SCORES, PREFIX)
 NAMED = {
     "previous-token": "previous_token_score",
     "self": "self_score",
+    "fixed offset": FIXED_OFFSET,
     "first-token sink": "first_token_score",
     "induction": PREFIX,
 }
@@ -44,6 +47,7 @@ THRESHOLD = 0.35
 SHARP = 0.25  # relative entropy below which a pattern without a name is not called diffuse: two or three places
 QUIET = 0.5  # a contribution below this multiple of the median head's is tiny
 
+OFFSETS = range(2, 9)  # distances at which a head can be called "fixed offset"; 0 and 1 have names of their own
 FEWEST_TOKENS = 4
 ENDS = ("", "_low", "_high")
 
@@ -60,7 +64,7 @@ class HeadAtlas:
     profiles: Float[np.ndarray, "window flat_head offset"]  # attention k positions back
     window_scores: Float[np.ndarray, "window flat_head score"]  # TEXT_SCORES of each window
     repeat_scores: Float[np.ndarray, "sequence flat_head"]  # prefix matching on each repeated sequence
-    table: pd.DataFrame  # a row a head: head, layer, index, and each of SCORES with its _low and _high
+    table: pd.DataFrame  # a row a head: head, layer, index, fixed_offset, and each of SCORES with its _low and _high
     seed: int
 
 
@@ -81,6 +85,7 @@ class Standout:
     score_name: str
     score: Interval
     windows: int  # on which it was measured
+    offset: int  # the distance, of a fixed-offset head
 
 
 @torch.no_grad()
@@ -119,16 +124,18 @@ def head_atlas(
         profiles.append(np.concatenate([_profile(trace, layer) for layer in range(config.layers)], axis=1))
         if progress:
             progress(min(1.0, (done + 1) * batch / len(texts)))
-    window_scores = np.concatenate(scores)
+    joined_profiles = np.concatenate(profiles)
+    offsets = _best_offsets(joined_profiles)
+    window_scores = np.concatenate([np.concatenate(scores), _at_offsets(joined_profiles, offsets)[..., None]], axis=-1)
     repeat_scores = prefix_matching(model, length, repeats, seed)
     mean = total / len(texts)
     return HeadAtlas(
         patterns=mean,
         spread=(square / len(texts) - mean.square()).clamp(min=0).sqrt(),
-        profiles=np.concatenate(profiles),
+        profiles=joined_profiles,
         window_scores=window_scores,
         repeat_scores=repeat_scores,
-        table=_table(config, window_scores, repeat_scores, seed),
+        table=_table(config, window_scores, repeat_scores, seed).assign(fixed_offset=offsets),
         seed=seed,
     )
 
@@ -182,23 +189,27 @@ def label_heads(atlas: HeadAtlas, threshold: float = THRESHOLD, draws: int = 500
 
 def standout(atlas: HeadAtlas) -> Standout:
     """Chooses the head and score on the even windows and reports them on the odd ones: the best of many flatters."""
-    columns = [*NAMED.values()]
-    index = {name: i for i, name in enumerate(TEXT_SCORES)}
-
-    def values(name: str, half: slice) -> np.ndarray:
-        return atlas.repeat_scores[half] if name == PREFIX else atlas.window_scores[half, :, index[name]]
-
     choosing, reporting = slice(0, None, 2), slice(1, None, 2)
-    means = np.stack([values(name, choosing).mean(0) for name in columns], axis=1)  # [flat_head name]
-    head, best = np.unravel_index(means.argmax(), means.shape)
-    name = columns[best]
-    measured = values(name, reporting)[:, head]
+    offsets = _best_offsets(atlas.profiles[choosing])
+
+    def values(name: str, half: slice) -> Float[np.ndarray, "window flat_head"]:
+        if name == PREFIX:
+            return atlas.repeat_scores[half]
+        if name == FIXED_OFFSET:
+            return _at_offsets(atlas.profiles[half], offsets)
+        return atlas.window_scores[half, :, list(TEXT_SCORES).index(name)]
+
+    names = [*NAMED.values()]
+    means = np.stack([values(name, choosing).mean(0) for name in names], axis=1)  # [flat_head name]
+    head, best = (int(place) for place in np.unravel_index(means.argmax(), means.shape))
+    measured = values(names[best], reporting)[:, head]
     return Standout(
-        head=atlas.table["head"].iloc[head],
+        head=str(atlas.table["head"].iloc[head]),
         label=[*NAMED][best],
-        score_name=name,
+        score_name=names[best],
         score=interval(measured, atlas.seed),
         windows=len(measured),
+        offset=int(offsets[head]),
     )
 
 
@@ -260,11 +271,23 @@ def _layer_scores(model: GPT, trace: Trace, layer: int) -> Float[np.ndarray, "wi
         "output_norm": norms.mean(1),
         "output_share": (norms / stream).mean(1),
     }
-    return torch.stack([measured[name] for name in TEXT_SCORES], dim=-1).numpy()
+    return torch.stack([measured[name] for name in TEXT_SCORES if name in measured], dim=-1).numpy()
 
 
 def _profile(trace: Trace, layer: int) -> Float[np.ndarray, "window head offset"]:
     return head_scores.offset_profile(trace[f"pattern.{layer}"]).numpy()
+
+
+def _best_offsets(profiles: Float[np.ndarray, "window flat_head offset"]) -> Int[np.ndarray, "flat_head"]:
+    """The distance among `OFFSETS` at which each head looks most."""
+    return profiles.mean(0)[:, OFFSETS.start : OFFSETS.stop].argmax(1) + OFFSETS.start
+
+
+def _at_offsets(
+    profiles: Float[np.ndarray, "window flat_head offset"], offsets: Int[np.ndarray, "flat_head"]
+) -> Float[np.ndarray, "window flat_head"]:
+    """Each head's attention at its own distance."""
+    return profiles[:, np.arange(len(offsets)), offsets]
 
 
 def _table(config: ModelConfig, window_scores: np.ndarray, repeat_scores: np.ndarray, seed: int) -> pd.DataFrame:

@@ -1,5 +1,7 @@
 """The atlas of a model whose heads are wired by hand, and of models that know nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -69,17 +71,41 @@ def test_a_sharp_head_that_says_nothing_is_flagged(measured: atlas.HeadAtlas) ->
     assert list(atlas.sharp_but_quiet(measured.table)) == [False, False, True, False]
 
 
-def test_a_planted_induction_head_is_named() -> None:
-    """A head that looks 7 back is an induction head on repeats of 8, whatever else it does on text."""
+def test_a_head_that_always_looks_seven_back_is_no_induction_head(windows: torch.Tensor) -> None:
+    """On repeats of 8 it attends to the token after the match, but it does so everywhere: the text tells."""
     model = wired()
     key = model.block(0).attn.key.weight.unflatten(0, (4, LENGTH))
     key[0] = 0
     rows = torch.arange(LENGTH - 7)
     key[0, rows + 7, rows] = 1
-    windows = torch.randint(20, (8, LENGTH + 1), generator=torch.Generator().manual_seed(0))
-    labels = atlas.label_heads(atlas.head_atlas(model, windows))
-    assert labels.table["label"].iloc[0] == "induction"
-    assert labels.table["score"].iloc[0] == pytest.approx(1, abs=1e-5)
+    measured = atlas.head_atlas(model, windows)
+    assert measured.table[atlas.PREFIX].iloc[0] == pytest.approx(1, abs=1e-5)
+    assert atlas.label_heads(measured).table["label"].iloc[0] == "fixed offset"
+
+
+def test_a_head_that_matches_on_repeats_only_is_named_induction(measured: atlas.HeadAtlas) -> None:
+    repeats = measured.repeat_scores.copy()
+    repeats[:, 3] = 0.8  # the head that looks nowhere in particular on text
+    table = measured.table.assign(**{atlas.PREFIX: repeats.mean(0)})
+    labels = atlas.label_heads(replace(measured, repeat_scores=repeats, table=table)).table
+    assert list(labels["label"]) == ["previous-token", "self", "first-token sink", "induction"]
+
+
+@pytest.mark.parametrize("distance", [2, 8])
+def test_a_planted_fixed_offset_is_named_with_its_distance(distance: int, windows: torch.Tensor) -> None:
+    model = wired()
+    key = model.block(0).attn.key.weight.unflatten(0, (4, LENGTH))
+    key[0] = 0
+    rows = torch.arange(LENGTH - distance)
+    key[0, rows + distance, rows] = 1
+    query = model.block(0).attn.query.weight.unflatten(0, (4, LENGTH))
+    query[1:3] = 0  # the other heads look nowhere
+    measured = atlas.head_atlas(model, windows)
+    assert atlas.label_heads(measured).table["label"].iloc[0] == "fixed offset"
+    assert measured.table["fixed_offset"].iloc[0] == distance
+    best = atlas.standout(measured)
+    assert (best.head, best.label, best.offset) == ("L0H0", "fixed offset", distance)
+    assert best.score.estimate == pytest.approx(1, abs=1e-5)
 
 
 def test_untrained_models_have_no_named_heads(windows: torch.Tensor) -> None:
@@ -109,6 +135,8 @@ def test_the_head_that_stands_out_is_reported_on_other_windows(windows: torch.Te
         index = list(measured.table["head"]).index(best.head)
         if best.score_name == atlas.PREFIX:
             chosen = measured.repeat_scores[0::2, index].mean()
+        elif best.score_name == atlas.FIXED_OFFSET:
+            chosen = measured.profiles[0::2, index, best.offset].mean()
         else:
             chosen = measured.window_scores[0::2, index, list(atlas.TEXT_SCORES).index(best.score_name)].mean()
         flattered.append(chosen)

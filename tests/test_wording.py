@@ -13,7 +13,7 @@ CONTROL = pd.DataFrame(
 
 
 def standout(low: float, high: float, name: str = "previous_token_score") -> Standout:
-    return Standout("L0H3", "previous-token", name, Interval((low + high) / 2, low, high), 16)
+    return Standout("L0H3", "previous-token", name, Interval((low + high) / 2, low, high), 16, 5)
 
 
 def labels(low: float, estimate: float, high: float) -> Labels:
@@ -57,3 +57,8 @@ def test_the_verdict_of_the_atlas(named: Labels, best: Standout, good: bool, wor
 def test_digits_follow_the_interval() -> None:
     assert wording.plus_minus(Interval(0.9719, 0.9684, 0.9754)) == "0.972 ±0.004"
     assert wording.plus_minus(Interval(0.5, 0.4, 0.6)) == "0.50 ±0.10"
+
+
+def test_a_fixed_offset_names_its_distance() -> None:
+    control = CONTROL.assign(fixed_offset_score=0.06)
+    assert wording.finding(standout(0.9, 0.98, "fixed_offset_score"), control) == "L0H3 looks 5 back 94% of the time"

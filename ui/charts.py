@@ -18,6 +18,7 @@ FONT = 14
 LABEL_COLOURS = {
     "previous-token": "#D55E00",
     "self": "#009E73",
+    "fixed offset": "#0072B2",
     "first-token sink": "#CC79A7",
     "induction": "#E69F00",
     "sharp, no name": "#56B4E9",

@@ -11,12 +11,14 @@ FINE = 0.01  # half-widths below are shown with a third digit
 DOES = {
     "previous_token_score": "looks one back",
     "self_score": "looks at itself",
+    "fixed_offset_score": "looks {} back",
     "first_token_score": "looks at the first token",
     "prefix_matching_score": "looks at what followed the same token earlier",
 }
 SCORE_NAMES = {
     "previous_token_score": "previous token",
     "self_score": "self",
+    "fixed_offset_score": "fixed offset",
     "first_token_score": "first token",
     "prefix_matching_score": "prefix matching",
     "entropy": "entropy, nats",
@@ -33,6 +35,11 @@ def plus_minus(interval: Interval) -> str:
     return f"{interval.estimate:.{digits}f} ±{interval.half_width:.{digits}f}"
 
 
+def does(best: Standout) -> str:
+    """What the head does, after its name."""
+    return DOES[best.score_name].format(best.offset)
+
+
 def stands_out(best: Standout, control: pd.DataFrame) -> bool:
     """Whether the best head's interval lies above the best that any untrained model reached."""
     return best.score.low > control[best.score_name].max()
@@ -42,7 +49,7 @@ def finding(best: Standout, control: pd.DataFrame) -> str:
     """One sentence on the head that stands out, or that none does."""
     if not stands_out(best, control):
         return "No head stands out from those of an untrained model"
-    return f"{best.head} {DOES[best.score_name]} {best.score.estimate:.0%} of the time"
+    return f"{best.head} {does(best)} {best.score.estimate:.0%} of the time"
 
 
 def standout_evidence(best: Standout, control: pd.DataFrame) -> str:
@@ -58,7 +65,7 @@ def atlas_verdict(labels: Labels, best: Standout, control: pd.DataFrame) -> tupl
     """Whether the model has more named heads than chance, and that in words."""
     most = int(control["named"].max())
     if labels.named.low > most and stands_out(best, control):
-        return True, f"{best.head} {DOES[best.score_name]}; no untrained head does"
+        return True, f"{best.head} {does(best)}; no untrained head does"
     if labels.named.estimate > most:
         return False, "some heads have names, but not clearly more than by chance"
     return False, "no more names than in an untrained model"

@@ -123,7 +123,9 @@ def selected_head(bench: Bench, measured: HeadAtlas, labels: Labels, default: st
     head = st.selectbox("Head", names, names.index(default), key=session.HEAD, bind="query-params")
     row = labels.table.set_index("head").loc[head]
     colour = charts.LABEL_COLOURS[row["label"]]
-    name = f":color[**{row['label']}**]{{foreground='{colour}'}}"
+    distance = measured.table.set_index("head").loc[head, "fixed_offset"]
+    called = f"{row['label']}: {distance} back" if row["label"] == "fixed offset" else row["label"]
+    name = f":color[**{called}**]{{foreground='{colour}'}}"
     st.markdown(f"{name} · keeps this name in {row['stability']:.0%} of resamples")
     widths = {"score": 122, "value": 104, "rank": 56}
     columns = {name: st.column_config.TextColumn(width=width) for name, width in widths.items()}
