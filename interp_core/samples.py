@@ -9,7 +9,7 @@ from torch import Tensor
 from interp_core.model import GPT, Cache, forward
 
 BATCH_TOKENS = 8192  # drawn side by side
-PILOTS = 64  # windows from which the distribution of first tokens is estimated
+PILOTS = 32  # windows from which the distribution of first tokens is estimated
 
 
 @torch.no_grad()

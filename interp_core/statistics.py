@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 
 DRAWS = 1000  # an end of an interval then moves by 4% of its half-width between seeds
 LEVEL = 0.95
@@ -60,8 +60,8 @@ def mean_interval(
     """
     means = bootstrap_means(values, seed, draws)
     clusters = len(values)
-    student = stats.t.ppf((1 - level) / 2, clusters - 1)
-    tail = stats.norm.cdf(np.sqrt(clusters / (clusters - 1)) * student)
+    student = stdtrit(clusters - 1, (1 - level) / 2)  # Student's quantile
+    tail = ndtr(np.sqrt(clusters / (clusters - 1)) * student)
     low, high = np.quantile(np.ascontiguousarray(np.moveaxis(means, 0, -1)), [tail, 1 - tail], axis=-1)
     return np.asarray(values.mean(0)), np.asarray(low), np.asarray(high)
 

@@ -8,6 +8,8 @@ session.guard()
 top, side = st.columns([2, 3], vertical_alignment="bottom")
 top.title("Atlas")
 
+session.warm_up()
+
 from interp_core import atlas
 from ui import wording
 from ui.bench import open_bench
@@ -72,7 +74,11 @@ st.dataframe(
     column_config={
         name: st.column_config.NumberColumn(label, format="%.3f") for name, label in wording.SCORE_NAMES.items()
     }
-    | {"stability": st.column_config.NumberColumn("keeps its name", format="percent")},
+    | {
+        "stability": st.column_config.NumberColumn("keeps its name", format="percent"),
+        "label_on_own_samples": "label on own samples",
+        "sharp_but_quiet": "sharp but quiet",
+    },
 )
 with st.expander("How this is measured"):
     st.markdown(session.method("atlas"))

@@ -10,6 +10,8 @@ st.markdown(
     "**What do the parts of this model do, and how would you know?** A lab bench for GPTs small enough to understand."
 )
 
+session.warm_up()
+
 from interp_core import atlas
 from ui import charts, wording
 from ui.bench import open_bench
@@ -18,7 +20,6 @@ bench = open_bench()
 measured = bench.heads()
 labels = atlas.label_heads(measured)
 best = atlas.standout(measured)
-control = atlas.summarise_control(bench.untrained())
 
 picture, words = st.columns([3, 2], gap="large")
 with picture:
@@ -33,6 +34,7 @@ with picture:
         "A square is a head: row = the character that looks, column = the one looked at, strong colour = much attention."
     )
 with words:
+    control = atlas.summarise_control(bench.untrained())
     st.subheader(wording.finding(best, control))
     st.markdown(wording.standout_evidence(best, control))
     st.page_link(

@@ -28,7 +28,7 @@ from interp_core.tokenizers import Tokenizer
 T = TypeVar("T")
 Progress = Callable[[float], None]
 
-OWN_TOKENS = 16_384  # drawn from a checkpoint, half of them for validation
+OWN_TOKENS = 8192  # drawn from a checkpoint, half of them for validation
 FEWEST_SAMPLES = 16  # windows, however long
 SHOW_AFTER = 0.3  # seconds until a progress bar appears
 POLL = 0.1  # seconds between its steps

@@ -27,7 +27,7 @@ LABEL_COLOURS = {
 LIGHT_RAMP = ("#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 DARK_RAMP = ("#101418", "#12345c", "#1f66ab", "#6baed6", "#eaf3fb")
 GRID = {"width": 600, "height": 396}  # pixels that a grid of heads may take
-MAP = 400  # pixels a side of one head opened
+MAP, WIDEST = 400, 540  # pixels a side of one head opened, by positions and at most by characters
 TILE = 128  # pixels that a head's pattern has at most in the grid
 EDGE = 4  # pixels between tiles
 
@@ -103,13 +103,14 @@ def heat_map(
         }
     )
     expression = f"{_js(names)}[datum.value]"
+    side = MAP if labels is None else min(max(MAP, FONT * length), WIDEST)
     thin = labels is None and length > 16
     axis = alt.Axis(
         labelExpr=expression,
         values=list(range(0, length, 8 if thin else 1)),
         labelAngle=0,
         labelOverlap=thin,
-        labelFontSize=FONT if thin else max(8, min(FONT, MAP // length)),
+        labelFontSize=FONT if thin else max(8, min(FONT, side // length)),
         ticks=False,
     )
     what = "position" if labels is None else "character"
@@ -128,7 +129,7 @@ def heat_map(
                 alt.Tooltip(f"{unit}:Q", format=".3f"),
             ],
         )
-        .properties(width=MAP, height=MAP)
+        .properties(width=side, height=side)
     )
 
 

@@ -4,7 +4,9 @@ Widgets keep their own values under these keys; those with `bind="query-params"`
 address opens the same view.
 """
 
+import importlib
 import runpy
+import sys
 from pathlib import Path
 
 import streamlit as st
@@ -14,7 +16,7 @@ FOLDER = APP.parent / "checkpoints"
 
 # What each page asks; the start page lists them, app.py makes the navigation of them.
 QUESTIONS = {
-    "pages/atlas.py": ("Atlas", "how many heads compute something a person can name?"),
+    "pages/atlas.py": ("Atlas", "which heads can a person name?"),
 }
 
 CHECKPOINT = "checkpoint"  # widget: which checkpoint
@@ -63,6 +65,15 @@ def guard() -> None:
     if not st.session_state.get(_FRAMED):
         runpy.run_path(str(APP), run_name="__main__")
         st.stop()
+
+
+def warm_up() -> None:
+    """After a page's title: on a fresh server, lets the browser load its chart library while Python loads torch."""
+    if "torch" not in sys.modules:
+        slot = st.empty()
+        slot.vega_lite_chart({"data": {"values": []}, "mark": "point", "width": 1, "height": 1}, width="content")
+        importlib.import_module("torch")
+        slot.empty()
 
 
 def take_head(chart: str) -> None:

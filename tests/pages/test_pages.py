@@ -94,7 +94,7 @@ def test_every_view_of_the_atlas_opens(atlas_page: AppTest, view: str) -> None:
 
 def test_the_atlas_shows_what_the_library_measures(atlas_page: AppTest) -> None:
     checkpoint = checkpoints.load(ROOT / "checkpoints" / "shakespeare.pt")
-    text = corpora.from_windows("own-samples", samples.own_windows(checkpoint.model, 16_384 // 64, 0))
+    text = corpora.from_windows("own-samples", samples.own_windows(checkpoint.model, 8192 // 64, 0))
     windows = corpora.windows(text.validation, checkpoint.model.config.context, 32, 0)
     measured = atlas.head_atlas(checkpoint.model, windows)
     best = atlas.standout(measured)

@@ -16,7 +16,7 @@ from ui import charts, session, wording
 from ui.bench import Bench
 
 CHARACTERS, POSITIONS = 32, 96  # that fit on the axes of one head
-SENTENCE = "KING: to be, or not to be; to be, or not to be."
+SENTENCE = "To be, or not to be: to be."
 Width = Literal["content", "stretch"]
 MEAN, SPREAD = "mean over windows", "spread between windows"
 
@@ -130,7 +130,7 @@ def selected_head(bench: Bench, measured: HeadAtlas, labels: Labels, default: st
     widths = {"score": 122, "value": 104, "rank": 56}
     columns = {name: st.column_config.TextColumn(width=width) for name, width in widths.items()}
     st.dataframe(
-        _numbers(measured.table, head), hide_index=True, height="content", row_height=28, column_config=columns
+        _numbers(measured.table, head), hide_index=True, height="content", row_height=26, column_config=columns
     )
     index = names.index(head)
     mean, low, high = mean_interval(measured.profiles[:, index], measured.seed)
