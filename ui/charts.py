@@ -18,10 +18,10 @@ FONT = 14
 LABEL_COLOURS = {
     "previous-token": "#D55E00",
     "self": "#009E73",
-    "fixed offset": "#0072B2",
+    "fixed offset": "#56B4E9",
     "first-token sink": "#CC79A7",
     "induction": "#E69F00",
-    "sharp, no name": "#56B4E9",
+    "sharp, no name": "#0072B2",
     "diffuse": "#999999",
 }
 LIGHT_RAMP = ("#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
@@ -61,7 +61,7 @@ def head_grid(
     base = alt.Chart(data).encode(x=x, y=y)
     pictures = base.mark_image(width=side - EDGE, height=side - EDGE, smooth=False).encode(url="picture:N")
     frames = (
-        base.mark_rect(fillOpacity=0.01, width=side - EDGE, height=side - EDGE, cursor="pointer")
+        base.mark_rect(fill="transparent", width=side - EDGE, height=side - EDGE, cursor="pointer")
         .encode(
             stroke=_label_colour("stroke", table),
             strokeWidth=alt.condition("datum.chosen", alt.value(5), alt.value(2)),
@@ -207,7 +207,7 @@ def _label_colour(channel: str, table: pd.DataFrame) -> alt.Stroke | alt.Color:
     scale = alt.Scale(domain=present, range=[LABEL_COLOURS[label] for label in present])
     place: dict[str, Any] = {"orient": "bottom", "direction": "horizontal", "columns": 4, "offset": 4}
     if channel == "stroke":
-        legend = alt.Legend(**place, symbolType="square", symbolFillColor="transparent", symbolStrokeWidth=3)
+        legend = alt.Legend(**place, symbolType="square", symbolStrokeWidth=3)
         return alt.Stroke("label:N", title=None, scale=scale, legend=legend)
     return alt.Color("label:N", title=None, scale=scale, legend=alt.Legend(**place))
 
