@@ -92,16 +92,17 @@ def output_contributions(
     Summed over heads, plus the projection's bias, this is `attn_out` exactly (Elhage et al. 2021, "A mathematical
     framework for transformer circuits", section "Attention heads are independent and additive").
     """
-    return torch.einsum("bphd,hdm->bphm", z, _output_weights(model, layer))
+    return torch.einsum("bphd,hdm->bphm", z, output_weights(model, layer))
 
 
 def output_norms(model: GPT, layer: int, z: Float[Tensor, "batch pos head d_head"]) -> Float[Tensor, "batch pos head"]:
     """Length of each head's contribution, from products of d_head rather than d_model numbers: |z W|² = z (W Wᵀ) zᵀ."""
-    weights = _output_weights(model, layer)
+    weights = output_weights(model, layer)
     gram = weights @ weights.mT  # [head d_head d_head]
     return torch.einsum("bphd,hde,bphe->bph", z, gram, z).clamp(min=0).sqrt()
 
 
-def _output_weights(model: GPT, layer: int) -> Float[Tensor, "head d_head d_model"]:
+def output_weights(model: GPT, layer: int) -> Float[Tensor, "head d_head d_model"]:
+    """Each head's own rows of the output projection."""
     weight = model.block(layer).attn.proj.weight  # [d_model head*d_head]
     return weight.T.unflatten(0, (model.config.heads, model.config.d_head))

@@ -44,7 +44,7 @@ LAYER_SITES = (
     "resid_pre", "q", "k", "v", "pattern", "z", "attn_out", "resid_mid", "mlp_post", "mlp_out", "resid_post",
 )  # fmt: skip
 MLP_SITES = ("mlp_post", "mlp_out")
-START_SITES = ("resid_pre", "resid_mid")
+START_SITES = ("resid_pre", "resid_mid", "resid_post")
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def forward(
         taps: sites to keep (see the top of this module).
         edits: for a site, a function that replaces its tensor by another of the same shape: ablation, patching,
             steering. Layers above see the edited tensor, and so does a tap on the same site.
-        start: a site `resid_pre.l` or `resid_mid.l` and its tensor: computes nothing below it.
+        start: a site `resid_pre.l`, `resid_mid.l` or `resid_post.l` and its tensor: computes nothing below it.
         cache: keys and values of earlier positions; the new ones are written into it.
         stop_early: end after the layer part that holds the last tap; the trace then has no logits.
 
@@ -306,8 +306,8 @@ def _resume(config: ModelConfig, start: tuple[str, Tensor]) -> tuple[int, bool, 
     site, x = start
     name, _, layer = site.partition(".")
     if name not in START_SITES or site not in sites(config):
-        raise ValueError(f"cannot start from {site!r}: give resid_pre.l or resid_mid.l with l below {config.layers}")
-    return int(layer), name == "resid_mid", x
+        raise ValueError(f"cannot start from {site!r}: give {', '.join(START_SITES)} of a layer below {config.layers}")
+    return int(layer) + (name == "resid_post"), name == "resid_mid", x
 
 
 def _attention(block: Block, x: Tensor, layer: int, keep: _Keeper, cache: Cache | None) -> Tensor:

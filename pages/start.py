@@ -13,8 +13,9 @@ st.markdown(
 session.warm_up()
 
 from interp_core import atlas
-from ui import charts, wording
+from ui import wording
 from ui.bench import open_bench
+from ui.charts import atlas as charts
 
 bench = open_bench()
 measured = bench.heads()

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from ui import charts
+from ui.charts import atlas as charts
+from ui.charts.theme import svg
 
 
 @pytest.fixture
@@ -47,12 +48,12 @@ def pixels(uri: str) -> np.ndarray:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_grid_has_a_picture_and_a_frame_for_each_head(table: pd.DataFrame, dark: bool) -> None:
-    svg = charts.svg(charts.head_grid(np.stack([pattern(), pattern()])[None], table, "L0H0", dark))
-    assert svg.count("<image") == 2
+    drawn = svg(charts.head_grid(np.stack([pattern(), pattern()])[None], table, "L0H0", dark))
+    assert drawn.count("<image") == 2
     for colour in ("#D55E00", "#999999"):
-        assert colour.lower() in svg.lower()
-    assert re.search(r"previous-token.*diffuse", svg, re.S)
-    assert "induction" not in svg  # the legend names what occurs
+        assert colour.lower() in drawn.lower()
+    assert re.search(r"previous-token.*diffuse", drawn, re.S)
+    assert "induction" not in drawn  # the legend names what occurs
 
 
 def test_a_tile_is_the_pattern_from_background_to_full_colour() -> None:
@@ -78,27 +79,27 @@ def test_one_head_has_a_cell_for_every_pair_in_the_past() -> None:
     chart = charts.heat_map(pattern(), ["a", "␣", "'", "\\", "⏎", "b"], dark=False)
     assert len(chart.data) == 6 * 7 // 2
     assert (chart.data["key"] <= chart.data["query"]).all()
-    svg = charts.svg(chart)
+    drawn = svg(chart)
     for label in ("␣", "⏎", "\\", "the character that looks", "the character looked at"):
-        assert label in svg
+        assert label in drawn
 
 
 def test_positions_keep_their_numbers_when_a_part_is_shown() -> None:
     chart = charts.heat_map(pattern(), None, dark=True, first=40)
     assert set(chart.data["query_place"]) == set(range(40, 46))
-    assert ">45<" in charts.svg(chart)
+    assert ">45<" in svg(chart)
 
 
 def test_a_profile_shows_every_interval() -> None:
     profile = pd.DataFrame({"offset": range(30), "attention": 0.1, "low": 0.05, "high": 0.2})
-    svg = charts.svg(charts.offset_profile(profile, most=16))
-    assert svg.count('aria-roledescription="bar"') == 16
-    assert svg.count('aria-roledescription="rule mark"') == 16
+    drawn = svg(charts.offset_profile(profile, most=16))
+    assert drawn.count('aria-roledescription="bar"') == 16
+    assert drawn.count('aria-roledescription="rule mark"') == 16
 
 
 def test_sharpness_shows_both_intervals_and_names_what_stands_out(table: pd.DataFrame) -> None:
-    svg = charts.svg(charts.sharpness(table, "L0H0"))
-    assert svg.count('aria-roledescription="rule mark"') == 4
-    assert "L0H0" in svg
-    quiet = charts.svg(charts.sharpness(table.assign(quiet=[False, True]), None))
+    drawn = svg(charts.sharpness(table, "L0H0"))
+    assert drawn.count('aria-roledescription="rule mark"') == 4
+    assert "L0H0" in drawn
+    quiet = svg(charts.sharpness(table.assign(quiet=[False, True]), None))
     assert ">L0H1<" in quiet

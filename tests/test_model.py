@@ -175,6 +175,13 @@ def test_restarting_from_a_cached_stream_changes_nothing(site: str) -> None:
     assert torch.equal(again[site], whole[site])
 
 
+@pytest.mark.parametrize("site", ["resid_post.0", "resid_post.2"])
+def test_restarting_behind_a_layer_changes_nothing(site: str) -> None:
+    model, tokens = random_model(), random_tokens()
+    whole = forward(model, tokens, [site])
+    assert torch.equal(forward(model, None, start=(site, whole[site])).logits, whole.logits)
+
+
 def test_stopping_early_gives_the_same_taps_and_no_logits() -> None:
     model, tokens = random_model(), random_tokens()
     taps = ["pattern.0", "z.1"]
@@ -212,7 +219,7 @@ def test_losses_do_not_depend_on_the_batch() -> None:
         (lambda m, t: forward(m, t.repeat(1, 2)), "24 tokens, but this model's context is 12"),
         (lambda m, t: forward(m, None), "needs tokens"),
         (lambda m, t: forward(m, None, start=("z.0", torch.zeros(1, 1, 16))), "cannot start from 'z.0'"),
-        (lambda m, t: forward(m, None, start=("resid_pre.3", torch.zeros(1, 1, 16))), "l below 3"),
+        (lambda m, t: forward(m, None, start=("resid_pre.3", torch.zeros(1, 1, 16))), "of a layer below 3"),
         (lambda m, t: replace(SMALL, heads=0), "heads is 0"),
         (lambda m, t: replace(SMALL, d_mlp=-1), "d_mlp is -1"),
         (lambda m, t: replace(SMALL, activation="swish"), "'?activation'?(: '| is ')swish'"),

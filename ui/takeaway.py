@@ -10,8 +10,9 @@ import streamlit as st
 from interp_core import corpora, synthetic
 from interp_core.checkpoints import Checkpoint
 from interp_core.tokenizers import CharTokenizer
-from ui import cache, charts, session, uploads
+from ui import cache, session, uploads
 from ui.bench import OWN, SYNTHETIC_WINDOWS, Bench
+from ui.charts.theme import svg
 
 BENCH_KEYS = (session.CHECKPOINT, session.TEXT, session.WINDOWS, session.SEED)
 
@@ -36,7 +37,7 @@ def takeaway(
         )
         st.download_button(
             "Figure",
-            lambda: charts.svg(chart),
+            lambda: svg(chart),
             f"{name}.svg",
             "image/svg+xml",
             icon=":material/image:",

@@ -12,8 +12,9 @@ from interp_core import atlas
 from interp_core.atlas import HeadAtlas, Labels
 from interp_core.statistics import mean_interval
 from interp_core.tokenizers import UnknownCharacters
-from ui import charts, session, wording
+from ui import session, wording
 from ui.bench import Bench
+from ui.charts import atlas as charts
 
 CHARACTERS, POSITIONS = 32, 96  # that fit on the axes of one head
 SENTENCE = "To be, or not to be: to be."

@@ -1,8 +1,8 @@
-"""Result records to altair charts. One theme, two backgrounds, no streamlit."""
+"""The Atlas: a grid of heads, one head opened, its profile over distances, sharpness against output."""
 
 import base64
 import io
-from typing import Any, TypeVar
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -11,9 +11,8 @@ from jaxtyping import Float
 from numpy import ndarray
 from PIL import Image
 
-C = TypeVar("C", alt.Chart, alt.LayerChart)
+from ui.charts.theme import FONT, themed
 
-FONT = 14
 # Okabe and Ito's palette, distinct to all kinds of colour vision; grey for what has no name.
 LABEL_COLOURS = {
     "previous-token": "#D55E00",
@@ -73,7 +72,7 @@ def head_grid(
         )
         .add_params(picked)
     )
-    return _themed((pictures + frames).properties(width=alt.Step(side), height=alt.Step(side)))
+    return themed((pictures + frames).properties(width=alt.Step(side), height=alt.Step(side)))
 
 
 def heat_map(
@@ -114,7 +113,7 @@ def heat_map(
         ticks=False,
     )
     what = "position" if labels is None else "character"
-    return _themed(
+    return themed(
         alt.Chart(data)
         .mark_rect()
         .encode(
@@ -150,7 +149,7 @@ def offset_profile(profile: pd.DataFrame, most: int = 16) -> alt.LayerChart:
         )
     )
     ends = alt.Chart(near).mark_rule(color="#999999", strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q")
-    return _themed((bars + ends).properties(height=150))
+    return themed((bars + ends).properties(height=150))
 
 
 def sharpness(table: pd.DataFrame, selected: str | None) -> alt.LayerChart:
@@ -191,14 +190,7 @@ def sharpness(table: pd.DataFrame, selected: str | None) -> alt.LayerChart:
     spoken = base.transform_filter("datum.chosen || datum.quiet || datum.label != 'diffuse'")  # all names would overlap
     names = spoken.mark_text(dx=10, dy=-8, align="left", fontSize=FONT).encode(x=x, y=y, text="head:N")
     names = names.encode(color=alt.value("#888888"))
-    return _themed((across + down + points + names).properties(height=MAP))
-
-
-def svg(chart: alt.LayerChart | alt.Chart) -> str:
-    """The chart as a picture that needs no browser."""
-    import vl_convert
-
-    return vl_convert.vegalite_to_svg(chart.to_json())
+    return themed((across + down + points + names).properties(height=MAP))
 
 
 def _label_colour(channel: str, table: pd.DataFrame) -> alt.Stroke | alt.Color:
@@ -236,11 +228,3 @@ def _js(names: list[str]) -> str:
     """The names as a list in vega's expression language."""
     quoted = (name.replace("\\", "\\\\").replace("'", "\\'") for name in names)
     return "[" + ",".join(f"'{name}'" for name in quoted) + "]"
-
-
-def _themed(chart: C) -> C:
-    return (
-        chart.configure_axis(labelFontSize=FONT, titleFontSize=FONT, grid=False)
-        .configure_legend(labelFontSize=FONT, titleFontSize=FONT, labelLimit=200)
-        .configure_view(strokeWidth=0)
-    )
