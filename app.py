@@ -11,6 +11,7 @@ session.frame(
         [
             st.Page("pages/start.py", title="Start", icon=":material/home:", default=True),
             st.Page("pages/atlas.py", title="Atlas", icon=":material/grid_view:"),
+            st.Page("pages/ablation.py", title="Ablation", icon=":material/content_cut:"),
         ]
     )
 )

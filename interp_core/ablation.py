@@ -177,6 +177,11 @@ def assign(donors: Donors | None, count: int, seed: int) -> Int[Tensor, "window"
     return torch.randint(available, (count,), generator=torch.Generator().manual_seed(seed))
 
 
+def effect_of(found: Sweep, part: str, mode: Mode) -> Interval:
+    """The effect of one part on all windows. Nats."""
+    return interval(found.effects[_row(found, part, mode)], found.seed)
+
+
 def strongest_head(found: Sweep, mode: Mode) -> Strongest:
     """The head that costs most, chosen on the even windows and measured on the odd ones: the best of many flatters."""
     rows = found.table.index[(found.table["kind"] == "head") & (found.table["mode"] == mode)]
@@ -192,10 +197,9 @@ def against_other_heads(found: Sweep, part: str, mode: Mode) -> tuple[int, int, 
 
     The difference is taken window by window, so that what makes a window hard for all cancels.
     """
-    chosen = found.table.index[(found.table["part"] == part) & (found.table["mode"] == mode)][0]
     heads = (found.table["kind"] == "head") & (found.table["mode"] == mode) & (found.table["part"] != part)
     others = found.effects[found.table.index[heads]]
-    effect = found.effects[chosen]
+    effect = found.effects[_row(found, part, mode)]
     rank = int((others.mean(1) > effect.mean()).sum()) + 1
     median = np.argsort(others.mean(1))[len(others) // 2] if len(others) else None
     difference = effect if median is None else effect - others[median]
@@ -211,6 +215,10 @@ def token_effects(
     window = tokens[None]
     losses = [next_token_losses(forward(model, window[:, :-1], edits=e).logits, window[:, 1:])[0] for e in ({}, made)]
     return torch.stack(losses)
+
+
+def _row(found: Sweep, part: str, mode: Mode) -> int:
+    return int(found.table.index[(found.table["part"] == part) & (found.table["mode"] == mode)][0])
 
 
 def _change(model: GPT, base: Trace, part: Part, value: Tensor) -> tuple[str, Tensor]:
@@ -312,7 +320,8 @@ def pairs(
     one breaks.
 
     Returns:
-        A row a pair: first, second, joint_nats, sum_nats, interaction_nats with _low and _high.
+        A row a pair: first, second, joint_nats, sum_nats, interaction_nats with _low and _high. For a pair that is chosen
+        as the largest: choosing_nats (its interaction on the even windows) and held_out_nats, _low, _high (on the odd).
 
     Raises:
         ValueError: more than `MOST_PAIRED_HEADS` heads.
@@ -350,16 +359,14 @@ def _pair_table(
 ) -> pd.DataFrame:
     first, second = (np.array(ends) for ends in zip(*couples, strict=True))
     total = alone[first] + alone[second]
-    mean, low, high = mean_interval((joint - total).T, seed)
     names = np.array([head.name for head in heads])
-    return pd.DataFrame(
-        {
-            "first": names[first],
-            "second": names[second],
-            "joint_nats": joint.mean(1),
-            "sum_nats": total.mean(1),
-            "interaction_nats": mean,
-            "interaction_nats_low": low,
-            "interaction_nats_high": high,
-        }
-    )
+    columns: dict[str, object] = {"first": names[first], "second": names[second]}
+    columns |= {
+        "joint_nats": joint.mean(1),
+        "sum_nats": total.mean(1),
+        "choosing_nats": (joint - total)[:, 0::2].mean(1),
+    }
+    for name, part in (("interaction_nats", slice(None)), ("held_out_nats", slice(1, None, 2))):
+        ends = mean_interval((joint - total)[:, part].T, seed)
+        columns |= {name + end: values for end, values in zip(("", "_low", "_high"), ends, strict=True)}
+    return pd.DataFrame(columns)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_core.model import GPT, Cache, forward
+from interp_core.model import GPT, Cache, Edits, forward
 
 BATCH_TOKENS = 8192  # drawn side by side
 PILOTS = 32  # windows from which the distribution of first tokens is estimated
@@ -21,6 +21,7 @@ def generate(
     top_k: int | None = None,
     seed: int = 0,
     use_cache: bool = True,
+    edits: Edits | None = None,
 ) -> Int[Tensor, "batch pos_plus_new"]:
     """Continues each prompt by `new` sampled tokens.
 
@@ -35,6 +36,7 @@ def generate(
         top_k: sample from the k likeliest only.
         seed: of the sampling.
         use_cache: False reads the whole window for every token, for comparison.
+        edits: what is changed in every forward pass; they see whole windows, so no token is read from the cache.
 
     Raises:
         ValueError: an empty prompt, a negative temperature, or a top_k below 1.
@@ -45,13 +47,13 @@ def generate(
         raise ValueError(f"temperature {temperature} and top_k {top_k}: expected 0 or more, and 1 or more")
     context = model.config.context
     generator = torch.Generator().manual_seed(seed)
-    cache = Cache.empty(model.config, len(prompt)) if use_cache else None
+    cache = Cache.empty(model.config, len(prompt)) if use_cache and not edits else None
     tokens = prompt
     for _ in range(new):
         if cache is not None and tokens.shape[1] <= context:
             logits = forward(model, tokens[:, cache.length :], cache=cache).logits
         else:
-            logits = forward(model, tokens[:, -context:]).logits
+            logits = forward(model, tokens[:, -context:], edits=edits).logits
         tokens = torch.cat([tokens, _sample(logits[:, -1], temperature, top_k, generator)], dim=1)
     return tokens
 

@@ -137,6 +137,41 @@ def test_pairs_equal_whole_passes(mode: Mode, donors: ablation.Donors) -> None:
         assert row.joint_nats == pytest.approx(both.mean(), abs=1e-5)
         assert row.sum_nats == pytest.approx(alone[0].mean() + alone[1].mean(), abs=1e-5)
         assert row.interaction_nats_low <= row.interaction_nats <= row.interaction_nats_high
+        interaction = both - alone[0] - alone[1]
+        assert row.choosing_nats == pytest.approx(interaction[0::2].mean(), abs=1e-5)
+        assert row.held_out_nats == pytest.approx(interaction[1::2].mean(), abs=1e-5)
+
+
+def test_the_strongest_head_is_reported_on_other_windows() -> None:
+    """On pure chance the best of many flatters itself on the windows that chose it, and not on the others."""
+    flattered, honest = [], []
+    for seed in range(30):
+        found = ablation.sweep(GPT(SMALL, seed), windows(12, seed), ablated=parts(SMALL, ("head",)), seed=seed)
+        best = ablation.strongest_head(found, "zero")
+        row = list(found.table["part"]).index(best.head)
+        flattered.append(found.effects[row, 0::2].mean())
+        honest.append(best.effect.estimate)
+        assert best.effect.estimate == pytest.approx(found.effects[row, 1::2].mean())
+    assert np.mean(flattered) > 3 * abs(np.mean(honest))
+
+
+def test_a_claim_is_held_against_all_other_heads() -> None:
+    found = ablation.sweep(random_model(), windows())
+    heads = found.table[found.table["kind"] == "head"].sort_values("effect_nats", ascending=False)
+    for place, name in enumerate(heads["part"], 1):
+        rank, total, difference = ablation.against_other_heads(found, name, "zero")
+        assert (rank, total) == (place, 6)
+        assert difference.low <= difference.estimate <= difference.high
+    strongest, weakest = heads["part"].iloc[0], heads["part"].iloc[-1]
+    assert ablation.against_other_heads(found, strongest, "zero")[2].estimate > 0
+    assert ablation.against_other_heads(found, weakest, "zero")[2].estimate < 0
+
+
+def test_the_change_of_each_token_adds_up_to_the_effect() -> None:
+    model, given = random_model(), windows(1)
+    part = Part(0, "mlp")
+    intact, ablated = ablation.token_effects(model, given[0], part, "zero")
+    assert (ablated - intact).mean().item() == pytest.approx(ablation.set_effect(model, given, [part])[0], abs=1e-5)
 
 
 def test_too_many_heads_for_pairs_are_refused() -> None:

@@ -9,6 +9,7 @@ import streamlit as st
 from torch import Tensor
 
 from interp_core import checkpoints, corpora, synthetic
+from interp_core.ablation import Donors, Mode, Sweep
 from interp_core.atlas import FEWEST_TOKENS, HeadAtlas
 from interp_core.checkpoints import Checkpoint, CheckpointError
 from interp_core.corpora import Text, TextUnavailable
@@ -25,6 +26,7 @@ TEXT_HELP = (
     "the long run. repeats, periodic, alphabet, successors: random sequences with a known structure."
 )
 SYNTHETIC_WINDOWS = 512
+DONOR_WINDOWS = 64  # of the training part
 FEWEST_WINDOWS, MOST_WINDOWS, WINDOWS = 4, 128, 32
 
 
@@ -76,6 +78,31 @@ class Bench:
         """The pre-flight report of this checkpoint on this text."""
         checkpoint, text, count = self.checkpoint, self.text, len(self.windows)
         return cache.preflight_report(checkpoint.sha256, text.sha256, count, self.seed, checkpoint, text)
+
+    def donors(self) -> Donors:
+        """What the parts write on windows of the training part: what replaces them when they are taken away."""
+        context = self.checkpoint.model.config.context
+        count = min(DONOR_WINDOWS, corpora.count_windows(self.text.train, context))
+        windows = corpora.windows(self.text.train, context, count, self.seed)
+        return cache.donors(self.checkpoint.sha256, cache.digest(windows), self.checkpoint.model, windows)
+
+    def sweep(self) -> Sweep:
+        """Every part taken away, in every mode."""
+        model, donors = self.checkpoint.model, self.donors()
+        key = f"{self.windows_hash} {self.text.sha256}"
+        return cache.with_progress(
+            f"Taking away every part of the model, on {len(self.windows)} windows",
+            lambda tell: cache.sweep(self.checkpoint.sha256, key, self.seed, model, self.windows, donors, tell),
+        )
+
+    def ablation_pairs(self, mode: Mode) -> pd.DataFrame:
+        """Every two heads taken away together."""
+        given = (self.checkpoint.model, self.windows, self.donors())
+        key = f"{self.windows_hash} {self.text.sha256}"
+        return cache.with_progress(
+            "Taking away every two heads",
+            lambda tell: cache.pairs(self.checkpoint.sha256, key, self.seed, mode, given, tell),
+        )
 
     def _atlas(self, name: str, model: GPT, windows: Tensor, windows_hash: str) -> HeadAtlas:
         config = model.config

@@ -17,7 +17,8 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 from torch import Tensor
 
-from interp_core import atlas, checkpoints, corpora, preflight, samples
+from interp_core import ablation, atlas, checkpoints, corpora, preflight, samples
+from interp_core.ablation import Donors, Mode, Sweep
 from interp_core.atlas import HeadAtlas
 from interp_core.checkpoints import Checkpoint, Vocabulary
 from interp_core.corpora import Text
@@ -94,6 +95,29 @@ def untrained_control(
 ) -> pd.DataFrame:
     """The atlas of untrained models of the same shape over the same windows."""
     return atlas.untrained_control(_config, _windows, progress=_progress)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def donors(checkpoint: str, windows: str, _model: GPT, _windows: Tensor) -> Donors:
+    """What the parts of a checkpoint write on training windows."""
+    return ablation.gather_donors(_model, _windows)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def sweep(
+    checkpoint: str, windows: str, seed: int, _model: GPT, _windows: Tensor, _donors: Donors, _progress: Progress
+) -> Sweep:
+    """Every part of a checkpoint taken away in every mode; the donors follow from checkpoint, text and seed."""
+    return ablation.sweep(_model, _windows, _donors, ablation.MODES, seed=seed, progress=_progress)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def pairs(
+    checkpoint: str, windows: str, seed: int, mode: Mode, _bench: tuple[GPT, Tensor, Donors], _progress: Progress
+) -> pd.DataFrame:
+    """Every two heads of a checkpoint taken away together."""
+    model, tokens, given = _bench
+    return ablation.pairs(model, tokens, mode, given, seed, _progress)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

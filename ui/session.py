@@ -17,6 +17,7 @@ FOLDER = APP.parent / "checkpoints"
 # What each page asks; the start page lists them, app.py makes the navigation of them.
 QUESTIONS = {
     "pages/atlas.py": ("Atlas", "which heads can a person name?"),
+    "pages/ablation.py": ("Ablation", "which parts does the model depend on?"),
 }
 
 CHECKPOINT = "checkpoint"  # widget: which checkpoint
@@ -33,6 +34,13 @@ VIEW = "view"  # widget: which figure a page shows
 THRESHOLD = "threshold"  # widget: what a score must pass to name a head
 PATTERN, FROM = "pattern", "from_position"  # widgets: which pattern of one head, and from where
 UNTRAINED = "untrained"  # widget: show an untrained model in the grid
+PART, PAIR = "part", "pair"  # widgets: what is taken away, and the two heads looked at together
+ABLATION_VIEW = "show"  # widget: which figure of the Ablation page
+SEEN_HEAD = "seen_head"  # the selected head when the Ablation page last ran
+MODE, UNIT = "mode", "unit"  # widgets: how it is taken away; nats or bits/char
+CONTROL = "control_head"  # widget: the head beside it
+LAYERS = "whole_layers"  # widget: show attention and MLPs too
+BROKEN = "broken_text"  # widget: the text that is shown broken
 SENTENCE = "sentence"  # widget: the visitor's own sentence
 
 # Streamlit leaves a tenth of a projector's height free above the title; claim and picture belong on the first screen.
@@ -83,9 +91,24 @@ def take_head(chart: str) -> None:
         st.session_state[HEAD] = picked[0]["head"]
 
 
+def take_part(chart: str) -> None:
+    """Makes the part that was clicked in a chart the selected one."""
+    picked = st.session_state[chart]["selection"].get("picked")
+    if picked:
+        st.session_state[PART] = picked[0]["part"]
+
+
+def take_pair(chart: str) -> None:
+    """Makes the pair that was clicked in a chart the selected one."""
+    picked = st.session_state[chart]["selection"].get("picked")
+    if picked:
+        st.session_state[PAIR] = f"{picked[0]['first']} + {picked[0]['second']}"
+
+
 def forget_head() -> None:
     """Another checkpoint has its heads elsewhere: the one that stands out there is selected next."""
-    st.session_state.pop(HEAD, None)
+    for key in (HEAD, PART, PAIR, CONTROL):
+        st.session_state.pop(key, None)
 
 
 def method(page: str) -> str:

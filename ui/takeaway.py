@@ -1,6 +1,7 @@
 """What every page ends its result with: where the numbers come from, and how to carry them home."""
 
 from collections.abc import Sequence
+from functools import partial
 from urllib.parse import urlencode
 
 import altair as alt
@@ -18,7 +19,12 @@ BENCH_KEYS = (session.CHECKPOINT, session.TEXT, session.WINDOWS, session.SEED)
 
 
 def takeaway(
-    bench: Bench, name: str, table: pd.DataFrame, chart: alt.Chart | alt.LayerChart, code: str, keys: Sequence[str]
+    bench: Bench,
+    name: str,
+    table: pd.DataFrame,
+    chart: alt.Chart | alt.LayerChart | None,
+    code: str,
+    keys: Sequence[str],
 ) -> None:
     """The provenance line and, beside it, the table as CSV, the figure as SVG, a link to this view, and its Python.
 
@@ -26,7 +32,7 @@ def takeaway(
         bench: what was measured.
         name: of the files, without ending.
         table: behind the main figure.
-        chart: the main figure.
+        chart: the main figure; None when there is nothing to draw.
         code: gives the same numbers from `interp_core`.
         keys: the page's own widgets that belong to the view.
     """
@@ -35,14 +41,15 @@ def takeaway(
         st.download_button(
             "CSV", table.to_csv(index=False), f"{name}.csv", "text/csv", icon=":material/table:", on_click="ignore"
         )
-        st.download_button(
-            "Figure",
-            lambda: svg(chart),
-            f"{name}.svg",
-            "image/svg+xml",
-            icon=":material/image:",
-            on_click="ignore",
-        )
+        if chart is not None:
+            st.download_button(
+                "Figure",
+                partial(svg, chart),
+                f"{name}.svg",
+                "image/svg+xml",
+                icon=":material/image:",
+                on_click="ignore",
+            )
         with st.popover("Link", icon=":material/link:"):
             st.caption("Opens this exact view:")
             st.code(_link(keys), language=None, wrap_lines=True)
@@ -56,7 +63,7 @@ def load_lines(bench: Bench) -> str:
     config = bench.checkpoint.model.config
     return "\n".join(
         [
-            "from interp_core import atlas, checkpoints, corpora, samples, synthetic",
+            "from interp_core import ablation, atlas, checkpoints, corpora, samples, synthetic",
             "",
             f"checkpoint = {_checkpoint_call(bench.checkpoint)}",
             f"text = {_text_call(bench)}",

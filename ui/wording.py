@@ -69,3 +69,14 @@ def atlas_verdict(labels: Labels, best: Standout, control: pd.DataFrame) -> tupl
     if labels.named.estimate > most:
         return False, "some heads have names, but not clearly more than by chance"
     return False, "no more names than in an untrained model"
+
+
+def ablation_verdict(name: str, effect: Interval, rank: int, total: int, difference: Interval) -> tuple[bool, str]:
+    """Whether the model depends on a part, judged by its own interval and by its difference to the median head."""
+    if effect.high < 0:
+        return False, f"without {name} the loss is lower: on this text it does harm"
+    if effect.low <= 0:
+        return False, f"no cost of losing {name} can be measured on these windows"
+    if difference.low > 0:
+        return True, f"the model depends on {name}: more than on its median head (rank {rank} of {total})"
+    return False, f"losing {name} costs something, but no more than the median head (rank {rank} of {total})"

@@ -1,11 +1,10 @@
-"""The pages as Streamlit runs them, without a browser, on a machine without a text or a network."""
+"""The frame, the start page and the Atlas."""
 
 import io
 import re
 from pathlib import Path
 
 import pandas as pd
-import pooch
 import pytest
 import torch
 from streamlit.testing.v1 import AppTest
@@ -13,36 +12,13 @@ from streamlit.testing.v1 import AppTest
 from interp_core import atlas, checkpoints, corpora, layouts, samples
 from interp_core.model import GPT
 from tests.conftest import ROOT, SMALL
+from tests.pages.conftest import LIMIT, said
 from tests.test_checkpoints import BAD_FILES
-
-LIMIT = 90  # seconds for a page on a busy machine
-
-
-@pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No tiny Shakespeare on this machine, and no network to fetch it by."""
-    monkeypatch.delenv("LOUPE_DATA", raising=False)
-    monkeypatch.setattr(pooch, "os_cache", lambda _: tmp_path)
-    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", lambda *_, **__: (_ for _ in ()).throw(ConnectionError()))
-
-
-@pytest.fixture
-def app(offline: None) -> AppTest:
-    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=LIMIT).run()
 
 
 @pytest.fixture
 def atlas_page(app: AppTest) -> AppTest:
     return app.switch_page("pages/atlas.py").run()
-
-
-def said(app: AppTest) -> str:
-    """All words on a page."""
-    return "\n".join(
-        str(element.value)
-        for kind in ("title", "markdown", "caption", "error", "warning", "info", "subheader")
-        for element in app.get(kind)
-    )
 
 
 def heads_table(app: AppTest) -> pd.DataFrame:
