@@ -1,5 +1,6 @@
 """Runs every benchmark, one after the other."""
 
-from benchmarks import atlas
+from benchmarks import ablation, atlas
 
-atlas.run()
+for benchmark in (atlas, ablation):
+    benchmark.run()

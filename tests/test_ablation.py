@@ -186,7 +186,7 @@ def test_a_mode_without_its_donors_is_refused() -> None:
 
 def test_progress_and_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, donors: ablation.Donors) -> None:
     whole = ablation.sweep(random_model(), windows(), donors, ["resample"])
-    monkeypatch.setattr(ablation, "BATCH_TOKENS", 2 * LONG)
+    monkeypatch.setattr(ablation, "BATCH_TOKENS", 2 * SMALL.context)
     told: list[float] = []
     parts_ = ablation.sweep(random_model(), windows(), donors, ["resample"], progress=told.append)
     np.testing.assert_allclose(whole.effects, parts_.effects, atol=1e-6)
