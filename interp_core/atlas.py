@@ -15,7 +15,7 @@ from torch import Tensor
 
 from interp_core import head_scores, synthetic
 from interp_core.model import GPT, ModelConfig, Trace, forward
-from interp_core.statistics import Interval, bootstrap_means, interval, mean_interval
+from interp_core.statistics import Interval, bootstrap_means, interval, mean_interval, percentile_interval
 
 # Scores in the order of the table, with their units. All but prefix matching are measured on the windows given;
 # prefix matching needs repeated random tokens.
@@ -49,6 +49,7 @@ QUIET = 0.5  # a contribution below this multiple of the median head's is tiny
 
 OFFSETS = range(2, 9)  # distances at which a head can be called "fixed offset"; 0 and 1 have names of their own
 FEWEST_TOKENS = 4
+MOST_CELLS = 50_000_000  # of all heads' patterns: 200 MB, held twice
 ENDS = ("", "_low", "_high")
 
 BATCH_TOKENS = 512  # read at once: what a layer writes then stays in the processor's cache
@@ -112,6 +113,10 @@ def head_atlas(
     length = texts.shape[1]
     if length < FEWEST_TOKENS:
         raise ValueError(f"windows of {length} tokens: the atlas needs {FEWEST_TOKENS} or more to tell heads apart")
+    if config.layers * config.heads * length**2 > MOST_CELLS:
+        raise ValueError(
+            f"{config.layers * config.heads} patterns of {length}² cells are too many: use shorter windows"
+        )
     batch = max(1, BATCH_TOKENS // length)
     total, square = (torch.zeros(config.layers, config.heads, length, length) for _ in range(2))
     scores, profiles = [], []
@@ -160,26 +165,25 @@ def patterns_of(model: GPT, tokens: Int[Tensor, "pos"]) -> Float[Tensor, "layer 
     return torch.stack([trace[f"pattern.{layer}"][0] for layer in range(model.config.layers)])
 
 
-def label_heads(atlas: HeadAtlas, threshold: float = THRESHOLD, draws: int = 500) -> Labels:
+def label_heads(atlas: HeadAtlas, threshold: float = THRESHOLD) -> Labels:
     """Names every head whose largest named score passes the threshold, and resamples windows to test the name.
 
-    A head without a name is `diffuse` when its attention is spread, else `sharp, no name`.
+    A head without a name is `diffuse` when its attention is spread, else `sharp, no name`. In each resample the distance
+    of a fixed-offset head is chosen anew.
     """
     columns = [*NAMED.values()]
-    text = [list(TEXT_SCORES).index(name) for name in columns if name in TEXT_SCORES]
-    spread = list(TEXT_SCORES).index("relative_entropy")
-    drawn = bootstrap_means(atlas.window_scores, atlas.seed, draws)  # [draw flat_head score]
-    copied = bootstrap_means(atlas.repeat_scores, atlas.seed + 1, draws)[..., None]
-    drawn_codes = _codes(np.concatenate([drawn[..., text], copied], axis=-1), drawn[..., spread], threshold)
+    drawn = bootstrap_means(atlas.window_scores, atlas.seed)  # [draw flat_head score]
+    near = bootstrap_means(atlas.profiles[..., OFFSETS.start : OFFSETS.stop], atlas.seed)  # the same draws of windows
+    by_name = {name: drawn[..., i] for i, name in enumerate(TEXT_SCORES)}
+    by_name |= {PREFIX: bootstrap_means(atlas.repeat_scores, atlas.seed + 1), FIXED_OFFSET: near.max(-1)}
+    drawn_codes = _codes(np.stack([by_name[name] for name in columns], axis=-1), by_name["relative_entropy"], threshold)
     scores = atlas.table[columns].to_numpy()
     codes = _codes(scores, atlas.table["relative_entropy"].to_numpy(), threshold)
-    names = np.array([*NAMED, DIFFUSE, UNNAMED])
-    counts = (drawn_codes < len(NAMED)).sum(1)
-    low, high = np.quantile(counts, [0.025, 0.975])
+    low, high = percentile_interval((drawn_codes < len(NAMED)).sum(1).astype(float), len(atlas.window_scores))
     table = pd.DataFrame(
         {
             "head": atlas.table["head"],
-            "label": names[codes],
+            "label": np.array([*NAMED, DIFFUSE, UNNAMED])[codes],
             "score": scores.max(1),
             "stability": (drawn_codes == codes).mean(0),
         }
@@ -242,6 +246,11 @@ def summarise_control(control: pd.DataFrame, threshold: float = THRESHOLD) -> pd
     codes = _codes(control[columns].to_numpy(), control["relative_entropy"].to_numpy(), threshold)
     by_seed = control.assign(named=codes < len(NAMED)).groupby("seed")
     return by_seed[columns].max().assign(named=by_seed["named"].sum()).reset_index()
+
+
+def count_named(atlas: HeadAtlas, threshold: float) -> int:
+    """How many heads have a name at another threshold: how much the count owes to it."""
+    return int((atlas.table[[*NAMED.values()]].max(axis=1) > threshold).sum())
 
 
 def sharp_but_quiet(table: pd.DataFrame) -> pd.Series:

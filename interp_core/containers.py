@@ -6,8 +6,9 @@ about sizes are checked before anything is allocated, and no pickled code runs (
 
 import io
 import pickle
-import pickletools
 import zipfile
+import zlib
+from collections import OrderedDict
 from collections.abc import Mapping
 
 import safetensors
@@ -21,6 +22,18 @@ HOW_TO_SAVE = "Save the weights alone: torch.save(model.state_dict(), 'model.pt'
 WRAPPERS = ("model", "state_dict", "model_state_dict")  # keys under which training scripts put the weights
 PREFIXES = ("module.", "_orig_mod.", "model.")  # put before every key by DDP, torch.compile, Lightning
 
+DAMAGED = (
+    "This file begins like a checkpoint but cannot be read to its end: it is cut off or damaged. "
+    "Copy or download it again, then upload it."
+)
+REBUILDERS = {  # what a pickle of weights may call
+    ("torch._utils", "_rebuild_tensor"),
+    ("torch._utils", "_rebuild_tensor_v2"),
+    ("torch._utils", "_rebuild_tensor_v3"),
+    ("torch._utils", "_rebuild_parameter"),
+    ("torch", "Size"),
+    ("torch", "device"),
+}
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C  # torch's own, before version 1.6
 MAGIC = (
     (b"\x89PNG", "a PNG image"),
@@ -63,22 +76,9 @@ def _load(data: bytes) -> object:
     try:
         return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise CheckpointError(_blocked(data)) from error
+        raise CheckpointError(f"This file holds Python objects, which could run code. {HOW_TO_SAVE}") from error
     except Exception as error:  # a damaged file can fail anywhere in torch's reader, and none of it may reach the page
-        raise CheckpointError(
-            "This file begins like a checkpoint but cannot be read to its end: it is cut off or damaged. "
-            "Copy or download it again, then upload it."
-        ) from error
-
-
-def _blocked(data: bytes) -> str:
-    """Why safe loading refused, with the names of what it met."""
-    try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(data))
-    except Exception:  # files from before torch 1.6, plain pickles: there is nothing to list, and the message says so
-        names = []
-    what = f"Python objects ({', '.join(sorted(names)[:3])})" if names else "Python objects, not weights"
-    return f"This file holds {what}, which could run code when opened, so it was not opened. {HOW_TO_SAVE}"
+        raise CheckpointError(DAMAGED) from error
 
 
 def _unwrap(loaded: object) -> Mapping[str, Tensor]:
@@ -93,7 +93,19 @@ def _unwrap(loaded: object) -> Mapping[str, Tensor]:
     if odd or not loaded:
         found = f"also holds {odd[0]}" if odd else "holds nothing"
         raise CheckpointError(f"This file {found}, expected tensors with names only. {HOW_TO_SAVE}")
+    unplain = [key for key, value in loaded.items() if not _is_plain(value)]
+    if unplain:
+        raise CheckpointError(f"{unplain[0]} is sparse, nested, quantised or without data, expected a plain tensor.")
     return {str(key): value for key, value in loaded.items()}
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return (
+        tensor.layout == torch.strided
+        and not tensor.is_nested
+        and not tensor.is_quantized
+        and tensor.device.type == "cpu"
+    )
 
 
 def _bounded(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -129,41 +141,82 @@ def _read_safetensors(data: bytes) -> Mapping[str, Tensor]:
 def _check_zip(data: bytes) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = archive.infolist()
-    except zipfile.BadZipFile as error:
+            members = {member.filename: member.file_size for member in archive.infolist()}
+            unpacked = sum(members.values())
+            if unpacked > max(MAX_BYTES, len(data)):
+                raise CheckpointError(
+                    f"This file claims {unpacked:,} bytes unpacked, more than the {MAX_BYTES:,} read here."
+                )
+            named = [name for name in members if name.endswith("data.pkl")]
+            if not named:
+                raise CheckpointError(f"This is a zip archive, but not one that torch.save wrote. {HOW_TO_SAVE}")
+            if any(name.endswith("constants.pkl") for name in members):
+                raise CheckpointError(f"This is a TorchScript program, which is code as well as weights. {HOW_TO_SAVE}")
+            _rehearse(io.BytesIO(archive.read(named[0])), pickles=1)
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise CheckpointError(
             "This file begins like a checkpoint, but its end is missing: it is cut off. Copy or download it again."
         ) from error
-    names = [member.filename for member in members]
-    if not any(name.endswith("data.pkl") for name in names):
-        raise CheckpointError(f"This is a zip archive, but not one that torch.save wrote. {HOW_TO_SAVE}")
-    if any(name.endswith("constants.pkl") for name in names):
-        raise CheckpointError(f"This is a TorchScript program, which is code as well as weights. {HOW_TO_SAVE}")
-    unpacked = sum(member.file_size for member in members)
-    if unpacked > max(MAX_BYTES, len(data)):
-        raise CheckpointError(f"This file claims {unpacked:,} bytes unpacked, more than the {MAX_BYTES:,} read here.")
 
 
 def _check_pickle(data: bytes) -> None:
-    """Only what torch wrote before version 1.6 goes on, and only if the sizes that it names are small.
+    """Only what torch wrote before version 1.6 goes on: pickles of a magic number, protocol, system, and the tensors."""
+    stream = io.BytesIO(data)
+    if _rehearse(stream, pickles=1) != MAGIC_NUMBER:
+        raise CheckpointError(f"This file is a pickle of Python objects, which could run code. {HOW_TO_SAVE}")
+    _rehearse(stream, pickles=3)
 
-    Such a file is four pickles (magic number, protocol, system, tensors) before the numbers themselves.
+
+class _Rehearsal(pickle.Unpickler):
+    """Goes through a pickle with stand-ins for everything that it names, before torch does so with the real things.
+
+    `weights_only` keeps code from running but lets a pickle call what allocates (`bytearray(10**12)`). Here a name outside
+    the few that weights need is refused, the classes of storages cannot be called, and what storages claim is added up.
     """
-    stream, integers = io.BytesIO(data), []
-    try:
-        for _ in range(4):
-            for code, argument, _ in pickletools.genops(stream):
-                if isinstance(argument, int) and ("INT" in code.name or "LONG" in code.name):
-                    integers.append(argument)
-            if integers[:1] != [MAGIC_NUMBER]:
-                raise CheckpointError(f"This file is a pickle of Python objects, which could run code. {HOW_TO_SAVE}")
-    except CheckpointError:
-        raise
-    except Exception:  # not a pickle to its end: torch.load meets the same, and the caller says so
-        return
-    claimed = sum(abs(integer) for integer in integers[1:])
-    if claimed > MAX_BYTES:
-        raise CheckpointError(f"This file claims sizes of {claimed:,} in all, more than is read here.")
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream)
+        self.claimed: dict[object, int] = {}  # numbers in each storage
+
+    def find_class(self, module: str, name: str) -> object:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) in REBUILDERS:
+            return lambda *_: None
+        if module in ("torch", "torch.storage") and (
+            name.endswith("Storage") or isinstance(getattr(torch, name, 0), torch.dtype)
+        ):
+            return object()
+        if module.split(".")[0] == "torch":
+            raise CheckpointError(f"This file holds {module}.{name}, which is no plain tensor. {HOW_TO_SAVE}")
+        raise CheckpointError(
+            f"This file holds Python objects ({module}.{name}), which could run code when opened, so it was not opened. "
+            + HOW_TO_SAVE
+        )
+
+    def persistent_load(self, pid: tuple) -> None:
+        self.claimed[pid[2]] = int(pid[4])
+        if sum(self.claimed.values()) > MAX_BYTES // 4:
+            raise CheckpointError(
+                f"This file claims sizes of {sum(self.claimed.values()):,} in all, more than is read here."
+            )
+
+
+def _rehearse(stream: io.BytesIO, pickles: int) -> object:
+    """Goes through the next pickles of a stream and returns what stands in for the last.
+
+    Raises:
+        CheckpointError: a name that weights do not need, a size that is too large, or bytes that are no pickle.
+    """
+    found: object = None
+    for _ in range(pickles):
+        try:
+            found = _Rehearsal(stream).load()
+        except CheckpointError:
+            raise
+        except Exception as error:  # whatever hostile bytes can make the reader do, short of the above
+            raise CheckpointError(DAMAGED) from error
+    return found
 
 
 def _what(data: bytes) -> str:

@@ -36,6 +36,7 @@ SOURCE_MODULES = (
     "traceback", "typing", "unittest.mock", "urllib.parse", "urllib.request", "uuid", "zipfile",
 )  # fmt: skip
 
+OWN_SAMPLES = "own-samples"  # windows drawn from a checkpoint itself; see samples.py
 NAMES = ("tiny-shakespeare", "python-docs", "python-source")
 
 

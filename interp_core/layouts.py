@@ -17,13 +17,13 @@ from interp_core.containers import CheckpointError
 from interp_core.model import GPT, ModelConfig
 
 COURSE = "course"
-PER_HEAD = re.compile(r"blocks\.(\d+)\.attn\.heads\.(\d+)\.(query|key|value)\.(weight|bias)")
+PER_HEAD = re.compile(r"blocks\.(\d{1,4})\.attn\.heads\.(\d{1,4})\.(query|key|value)\.(weight|bias)")
 MASK = re.compile(r"blocks\.\d+\.attn\.heads\.\d+\.tril")  # a buffer: the causal mask, no weight
-LAYER = re.compile(r"blocks\.(\d+)\.")
+LAYER = re.compile(r"blocks\.(\d{1,4})\.")
 MARKS = ("tok.weight", "pos.weight", "blocks.0.attn.heads.0.key.weight")
 
 # Sizes beyond which a file is refused before a model is built from it.
-LIMITS = {"d_vocab": 300_000, "context": 16_384, "d_model": 8_192, "heads": 256, "layers": 128, "d_mlp": 65_536}
+LIMITS = {"d_vocab": 300_000, "context": 8_192, "d_model": 8_192, "heads": 256, "layers": 128, "d_mlp": 65_536}
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,15 @@ def read(tensors: Mapping[str, Tensor], stated: Mapping[str, Any] | None = None)
     _recognise(tensors)
     config, facts = _infer(tensors, dict(stated or {}))
     weights = _join_heads({key: value for key, value in tensors.items() if not MASK.fullmatch(key)}, config)
-    _check_finite(weights)
-    model = GPT(config)
+    with torch.device("meta"):  # shapes without memory: a small file can claim a model of terabytes
+        model = GPT(config, seed=None)
     _check_shapes(weights, model)
+    weights = {key: _checked(key, value) for key, value in weights.items()}
     if config.tied_head:
         weights["head.weight"] = weights["tok.weight"]
-    model.load_state_dict({key: value.float() for key, value in weights.items()})
+    model.load_state_dict(weights, assign=True)
+    if config.tied_head:
+        model.head.weight = model.tok.weight
     return Reading(model, COURSE, facts)
 
 
@@ -103,6 +106,8 @@ def _infer(tensors: Mapping[str, Tensor], stated: dict[str, Any]) -> tuple[Model
     per_head = [match.groups() for key in tensors if (match := PER_HEAD.fullmatch(key))]
     has = tensors.__contains__
     fc = tensors.get("blocks.0.mlp.fc.weight")
+    if fc is not None and fc.ndim != 2:
+        raise CheckpointError(f"blocks.0.mlp.fc.weight has {fc.ndim} dimensions, expected a matrix.")
     seen: dict[str, Any] = {
         "d_vocab": d_vocab,
         "context": context,
@@ -165,16 +170,18 @@ def _join_heads(tensors: Mapping[str, Tensor], config: ModelConfig) -> dict[str,
     return joined
 
 
-def _check_finite(weights: Mapping[str, Tensor]) -> None:
-    for key, value in weights.items():
-        if not value.is_floating_point():
-            raise CheckpointError(f"{key} is of type {value.dtype}, expected floating-point weights.")
-        if not value.isfinite().all():
-            count = int((~value.isfinite()).sum())
-            raise CheckpointError(
-                f"{key} holds {count:,} values that are not finite (NaN or infinite): its training diverged. "
-                "Upload an earlier checkpoint of the run."
-            )
+def _checked(key: str, value: Tensor) -> Tensor:
+    """The weight in single precision, if it is one and finite."""
+    if not value.is_floating_point():
+        raise CheckpointError(f"{key} is of type {value.dtype}, expected floating-point weights.")
+    value = value.float()
+    if not value.isfinite().all():
+        count = int((~value.isfinite()).sum())
+        raise CheckpointError(
+            f"{key} holds {count:,} values that are not finite (NaN or infinite): its training diverged. "
+            "Upload an earlier checkpoint of the run."
+        )
+    return value
 
 
 def _check_shapes(weights: Mapping[str, Tensor], model: GPT) -> None:

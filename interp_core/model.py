@@ -130,7 +130,7 @@ class GPT(nn.Module):
 
     INIT_STD = 0.02
 
-    def __init__(self, config: ModelConfig, seed: int = 0) -> None:
+    def __init__(self, config: ModelConfig, seed: int | None = 0) -> None:
         super().__init__()
         self.config = config
         self.tok = nn.Embedding(config.d_vocab, config.d_model)
@@ -140,7 +140,8 @@ class GPT(nn.Module):
         self.head = nn.Linear(config.d_model, config.d_vocab, bias=config.head_bias)
         if config.tied_head:
             self.head.weight = self.tok.weight
-        self._initialise(torch.Generator().manual_seed(seed))
+        if seed is not None:  # else the weights come from elsewhere
+            self._initialise(torch.Generator().manual_seed(seed))
         self.eval().requires_grad_(False)
 
     @torch.no_grad()

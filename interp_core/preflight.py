@@ -23,7 +23,7 @@ class Preflight:
     facts: pd.DataFrame  # what, value, source
     losses: pd.DataFrame  # predictor, nats, low, high, bits
     windows: int
-    healthy: bool
+    healthy: bool | None  # None: this text cannot tell
     verdict: str
 
 
@@ -50,7 +50,13 @@ def report(checkpoint: Checkpoint, text: Text, count: int = 64, seed: int = 0) -
         nats = interval(values, seed)
         bits = nats.estimate / NATS_PER_BIT
         rows.append({"predictor": name, "nats": nats.estimate, "low": nats.low, "high": nats.high, "bits": bits})
-    healthy, verdict = _verdict(means, seed)
+    if text.name == corpora.OWN_SAMPLES:
+        verdict = (
+            f"{means['this model'].mean():.2f} nats on its own samples, which is its entropy: only a text can test it."
+        )
+        healthy: bool | None = None
+    else:
+        healthy, verdict = _verdict(means, seed)
     facts = pd.DataFrame(
         [
             ("layout", checkpoint.layout, "keys"),

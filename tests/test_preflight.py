@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from interp_core import corpora, preflight, training
+from interp_core import corpora, preflight, samples, training
 from interp_core.checkpoints import Checkpoint
 from interp_core.model import GPT
 from interp_core.tokenizers import CharTokenizer
@@ -53,6 +53,16 @@ def test_an_untrained_model_is_diagnosed() -> None:
     found = checked(GPT(SMALL), "abcdefghijk", noisy(0))
     assert not found.healthy
     assert "untrained" in found.verdict
+
+
+def test_own_samples_give_no_clean_bill() -> None:
+    """Nothing can beat a model on what it wrote itself, an untrained one neither."""
+    untrained = GPT(SMALL)
+    checkpoint = Checkpoint("x", "0" * 64, untrained, CharTokenizer("abcdefghijk"), "course", (), "a test")
+    text = corpora.from_windows(corpora.OWN_SAMPLES, samples.own_windows(untrained, 200, 0))
+    found = preflight.report(checkpoint, text, count=32)
+    assert found.healthy is None
+    assert "only a text can test it" in found.verdict
 
 
 def test_losses_stand_beside_what_must_be_beaten(model: GPT) -> None:

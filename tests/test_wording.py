@@ -17,11 +17,11 @@ def standout(low: float, high: float, name: str = "previous_token_score") -> Sta
 
 
 def labels(low: float, estimate: float, high: float) -> Labels:
-    return Labels(pd.DataFrame(), Interval(float(estimate), float(low), float(high)))
+    return Labels(pd.DataFrame(index=range(16)), Interval(float(estimate), float(low), float(high)))
 
 
 def test_a_head_that_stands_out_is_said_to() -> None:
-    assert wording.finding(standout(0.96, 0.98), CONTROL) == "L0H3 looks one back 97% of the time"
+    assert wording.finding(standout(0.96, 0.98), CONTROL) == "L0H3 puts 97% of its attention one position back"
     words = wording.standout_evidence(standout(0.96, 0.98), CONTROL)
     assert "Previous token score 0.97 ±0.01" in words
     assert "In 2 untrained models of the same shape the best head reaches 0.06" in words
@@ -43,10 +43,15 @@ def test_another_score_is_held_against_its_own_control() -> None:
 @pytest.mark.parametrize(
     ("named", "best", "good", "words"),
     [
-        (labels(2, 3, 4), standout(0.9, 0.95), True, "looks one back; no untrained head does"),
-        (labels(1, 2, 4), standout(0.9, 0.95), False, "not clearly more than by chance"),
-        (labels(2, 3, 4), standout(0.01, 0.95), False, "not clearly more than by chance"),
-        (labels(0, 1, 1), standout(0.01, 0.95), False, "no more names than in an untrained model"),
+        (
+            labels(2, 3, 4),
+            standout(0.9, 0.95),
+            True,
+            "3 of 16 heads have a nameable pattern; 1 of 32 untrained heads do",
+        ),
+        (labels(1, 2, 4), standout(0.9, 0.95), False, "not clearly more than 1 of 32 untrained heads"),
+        (labels(2, 3, 4), standout(0.01, 0.95), False, "not clearly more"),
+        (labels(0, 1, 1), standout(0.01, 0.95), False, "1 of 16 heads have a nameable pattern, not clearly more"),
     ],
 )
 def test_the_verdict_of_the_atlas(named: Labels, best: Standout, good: bool, words: str) -> None:
@@ -61,4 +66,7 @@ def test_digits_follow_the_interval() -> None:
 
 def test_a_fixed_offset_names_its_distance() -> None:
     control = CONTROL.assign(fixed_offset_score=0.06)
-    assert wording.finding(standout(0.9, 0.98, "fixed_offset_score"), control) == "L0H3 looks 5 back 94% of the time"
+    assert (
+        wording.finding(standout(0.9, 0.98, "fixed_offset_score"), control)
+        == "L0H3 puts 94% of its attention 5 positions back"
+    )

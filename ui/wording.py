@@ -7,13 +7,13 @@ from interp_core.statistics import Interval
 
 FINE = 0.01  # half-widths below are shown with a third digit
 
-# What a head does that scores high, as the end of a sentence that begins with its name and ends with a share.
-DOES = {
-    "previous_token_score": "looks one back",
-    "self_score": "looks at itself",
-    "fixed_offset_score": "looks {} back",
-    "first_token_score": "looks at the first token",
-    "prefix_matching_score": "looks at what followed the same token earlier",
+# Where a head that scores high puts its attention.
+WHERE = {
+    "previous_token_score": "one position back",
+    "self_score": "on itself",
+    "fixed_offset_score": "{} positions back",
+    "first_token_score": "on the first token",
+    "prefix_matching_score": "on what followed the same token earlier",
 }
 SCORE_NAMES = {
     "previous_token_score": "previous token",
@@ -35,11 +35,6 @@ def plus_minus(interval: Interval) -> str:
     return f"{interval.estimate:.{digits}f} ±{interval.half_width:.{digits}f}"
 
 
-def does(best: Standout) -> str:
-    """What the head does, after its name."""
-    return DOES[best.score_name].format(best.offset)
-
-
 def stands_out(best: Standout, control: pd.DataFrame) -> bool:
     """Whether the best head's interval lies above the best that any untrained model reached."""
     return best.score.low > control[best.score_name].max()
@@ -49,7 +44,8 @@ def finding(best: Standout, control: pd.DataFrame) -> str:
     """One sentence on the head that stands out, or that none does."""
     if not stands_out(best, control):
         return "No head stands out from those of an untrained model"
-    return f"{best.head} {does(best)} {best.score.estimate:.0%} of the time"
+    where = WHERE[best.score_name].format(best.offset)
+    return f"{best.head} puts {best.score.estimate:.0%} of its attention {where}"
 
 
 def standout_evidence(best: Standout, control: pd.DataFrame) -> str:
@@ -62,13 +58,12 @@ def standout_evidence(best: Standout, control: pd.DataFrame) -> str:
 
 
 def atlas_verdict(labels: Labels, best: Standout, control: pd.DataFrame) -> tuple[bool, str]:
-    """Whether the model has more named heads than chance, and that in words."""
-    most = int(control["named"].max())
-    if labels.named.low > most and stands_out(best, control):
-        return True, f"{best.head} {does(best)}; no untrained head does"
-    if labels.named.estimate > most:
-        return False, "some heads have names, but not clearly more than by chance"
-    return False, "no more names than in an untrained model"
+    """Whether the model has more nameable patterns than untrained ones, and that in words."""
+    heads, found = len(labels.table), int(labels.named.estimate)
+    chance = f"{int(control['named'].sum())} of {heads * len(control)} untrained heads"
+    if labels.named.low > control["named"].max() and stands_out(best, control):
+        return True, f"{found} of {heads} heads have a nameable pattern; {chance} do"
+    return False, f"{found} of {heads} heads have a nameable pattern, not clearly more than {chance}"
 
 
 def ablation_verdict(name: str, effect: Interval, rank: int, total: int, difference: Interval) -> tuple[bool, str]:

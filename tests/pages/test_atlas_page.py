@@ -44,7 +44,7 @@ def test_the_start_page_opens_offline_and_says_so(app: AppTest) -> None:
     assert app.selectbox(key="text").value == "own-samples"
     words = said(app)
     assert "tiny Shakespeare is not on this machine" in words
-    assert re.search(r"L\dH\d looks .* back 9\d% of the time", words)
+    assert re.search(r"L\dH\d puts 9\d% of its attention", words)
     assert "95% interval" in words
     assert "checkpoint shakespeare (" in words
 
