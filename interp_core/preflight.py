@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from interp_core import baselines, corpora
 from interp_core.checkpoints import Checkpoint
@@ -28,16 +30,15 @@ class Preflight:
 
 
 @torch.no_grad()
-def report(checkpoint: Checkpoint, text: Text, count: int = 64, seed: int = 0) -> Preflight:
-    """The pre-flight report: loss on `count` disjoint validation windows beside uniform, unigram and bigram.
+def report(checkpoint: Checkpoint, text: Text, windows: Int[Tensor, "window pos_plus_1"], seed: int = 0) -> Preflight:
+    """The pre-flight report: loss on disjoint validation windows of a text beside uniform, unigram and bigram.
 
     The verdict compares the model with the counts on the same windows: intervals of the paired differences.
 
     Raises:
-        ValueError: the text is too short for two windows.
+        ValueError: fewer than two windows.
     """
     config = checkpoint.model.config
-    windows = corpora.windows(text.validation, config.context, count, seed)
     columns = {
         "this model": token_losses(checkpoint.model, windows),
         "bigram counts": baselines.bigram_losses(text.train, windows, config.d_vocab),

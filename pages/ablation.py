@@ -48,10 +48,9 @@ with about:
     others = [head for head in heads["head"] if head != part.name]
     norms = heads.set_index("head")["output_norm"]
     nearest = min(others, key=lambda head: abs(norms[head] - norms.get(part.name, norms.median())))
-    if st.session_state.get(session.CONTROL) not in others:
-        st.session_state.pop(session.CONTROL, None)
+    session.default_to(session.CONTROL, others, nearest)
     control = st.selectbox(
-        "Control head", others, others.index(nearest), key=session.CONTROL,
+        "Control head", others, key=session.CONTROL,
         help="By default the head whose output has the closest norm: as loud, but perhaps not as needed.",
     )  # fmt: skip
 
@@ -88,7 +87,7 @@ with about:
     if part.kind == "head":
         st.page_link("pages/atlas.py", label=f"{part.name} in the Atlas", icon=":material/arrow_forward:")
 
-context, count = bench.checkpoint.model.config.context, len(view.donors.samples["z.0"])
+context, count = bench.windows.shape[1] - 1, len(view.donors.samples["z.0"])
 code = f"""{load_lines(bench)}
 training = corpora.windows(text.train, {context}, count={count}, seed={bench.seed})
 donors = ablation.gather_donors(checkpoint.model, training)

@@ -16,12 +16,23 @@ from ui.bench import open_bench
 from ui.sections.atlas import VIEWS, everything, selected_head
 from ui.takeaway import load_lines, takeaway
 
+KEYS = (
+    session.THRESHOLD,
+    session.VIEW,
+    session.HEAD,
+    session.PATTERN,
+    session.FROM,
+    session.UNTRAINED,
+    session.SENTENCE,
+)
+
 bench = open_bench()
 with st.sidebar:
     threshold = st.slider(
         "Threshold for a name", 0.1, 0.9, atlas.THRESHOLD, 0.05, key=session.THRESHOLD, bind="query-params",
         help="A head is named when one of its scores (previous token, self, first token, prefix matching) is larger.",
     )  # fmt: skip
+    st.toggle("Show an untrained model in the grid", key=session.UNTRAINED, bind="query-params")
 view = side.segmented_control(
     "View",
     list(VIEWS),
@@ -39,11 +50,13 @@ control = atlas.summarise_control(bench.untrained(), threshold)
 good, verdict = wording.atlas_verdict(labels, best, control)
 total = len(labels.table)
 
-st.markdown(f"**How many of these {total} heads compute something a person can name?**")
+st.markdown(f"**How many of these {total} heads look in a way that a person can name?**")
 named, found, chance = st.columns(3)
+near = ", ".join(f"{atlas.count_named(measured, t)} at {t:.2f}" for t in (threshold - 0.1, threshold + 0.1))
 named.metric(
     f"heads with a name (95%: {labels.named.low:.0f} to {labels.named.high:.0f})",
     f"{labels.named.estimate:.0f} of {total}",
+    help=f"The interval is over windows. The count also depends on the threshold: {near}.",
 )
 found.metric(f"{best.head}, {wording.SCORE_NAMES[best.score_name]} score", wording.plus_minus(best.score))
 chance.metric(
@@ -64,7 +77,8 @@ labels = atlas.label_heads(heads, threshold={threshold})
 print(labels.named, atlas.standout(heads))
 print(heads.table)"""
 table = everything(bench, measured, labels, threshold)
-takeaway(bench, "atlas", table, chart, code, (session.THRESHOLD, session.VIEW, session.HEAD))
+untrained = bool(st.session_state[session.UNTRAINED]) and view == "all heads"
+takeaway(bench, "atlas_untrained" if untrained else "atlas", table, chart, code, KEYS)
 
 st.subheader("All heads")
 st.caption("Click a column's name to sort by it. Each score has its 95% interval in the CSV.")

@@ -1,7 +1,5 @@
 """The pre-flight report tells a checkpoint that reads its text from one that does not."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -23,9 +21,13 @@ def model() -> GPT:
     return trained
 
 
+def examined(checkpoint: Checkpoint, text: corpora.Text) -> preflight.Preflight:
+    return preflight.report(checkpoint, text, corpora.windows(text.validation, SMALL.context, 32, 0))
+
+
 def checked(model: GPT, characters: str, text: str = TEXT) -> preflight.Preflight:
     checkpoint = Checkpoint("x", "0" * 64, model, CharTokenizer(characters), "course", (), "a test")
-    return preflight.report(checkpoint, corpora.encode("text", text, checkpoint.tokenizer), count=32)
+    return examined(checkpoint, corpora.encode("text", text, checkpoint.tokenizer))
 
 
 def noisy(seed: int) -> str:
@@ -60,7 +62,7 @@ def test_own_samples_give_no_clean_bill() -> None:
     untrained = GPT(SMALL)
     checkpoint = Checkpoint("x", "0" * 64, untrained, CharTokenizer("abcdefghijk"), "course", (), "a test")
     text = corpora.from_windows(corpora.OWN_SAMPLES, samples.own_windows(untrained, 200, 0))
-    found = preflight.report(checkpoint, text, count=32)
+    found = examined(checkpoint, text)
     assert found.healthy is None
     assert "only a text can test it" in found.verdict
 
@@ -78,10 +80,3 @@ def test_the_facts_name_their_sources(model: GPT) -> None:
     facts = checked(model, "abcdefghijk").facts.set_index("what")
     assert facts.loc["vocabulary", "source"] == "a test"
     assert facts.loc["parameters", "value"] == f"{model.count():,}"
-
-
-def test_a_short_text_is_refused(model: GPT) -> None:
-    checkpoint = Checkpoint("x", "0" * 64, model, CharTokenizer("abcdefghijk"), "course", (), "a test")
-    text = corpora.encode("short", TEXT[:400], checkpoint.tokenizer)
-    with pytest.raises(ValueError, match="ask for fewer windows, or choose a longer text"):
-        preflight.report(checkpoint, replace(text), count=32)

@@ -1,6 +1,7 @@
 """The sidebar: which checkpoint, which text, how many windows. Every page begins with `open_bench`."""
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,16 +11,16 @@ from torch import Tensor
 
 from interp_core import checkpoints, corpora, synthetic
 from interp_core.ablation import Donors, Mode, Sweep
-from interp_core.atlas import FEWEST_TOKENS, HeadAtlas
+from interp_core.atlas import FEWEST_TOKENS, MOST_CELLS, HeadAtlas
 from interp_core.checkpoints import Checkpoint, CheckpointError
 from interp_core.corpora import Text, TextUnavailable
-from interp_core.model import GPT
+from interp_core.model import GPT, ModelConfig
 from interp_core.preflight import Preflight
 from interp_core.tokenizers import NumberTokenizer, UnknownCharacters
 from ui import cache, session, uploads
 
 FIRST = "shakespeare"  # the checkpoint that the app opens on
-OWN = "own-samples"
+OWN = corpora.OWN_SAMPLES
 PASTE = "paste your own"
 TEXT_HELP = (
     "own-samples: windows drawn from the checkpoint itself at temperature 1; the first token comes from what it writes in "
@@ -27,7 +28,7 @@ TEXT_HELP = (
 )
 SYNTHETIC_WINDOWS = 512
 DONOR_WINDOWS = 64  # of the training part
-FEWEST_WINDOWS, MOST_WINDOWS, WINDOWS = 4, 128, 32
+FEWEST_WINDOWS, MOST_WINDOWS, WINDOWS = 8, 128, 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Bench:
     def heads_on_own_samples(self) -> HeadAtlas:
         """The atlas over as many windows of the checkpoint's own samples."""
         text = _own_samples(self.checkpoint)
-        context = self.checkpoint.model.config.context
+        context = self.windows.shape[1] - 1
         count = min(len(self.windows), corpora.count_windows(text.validation, context))
         windows = corpora.windows(text.validation, context, count, self.seed)
         return self._atlas(self.checkpoint.sha256, self.checkpoint.model, windows, cache.digest(windows))
@@ -76,12 +77,12 @@ class Bench:
 
     def preflight(self) -> Preflight:
         """The pre-flight report of this checkpoint on this text."""
-        checkpoint, text, count = self.checkpoint, self.text, len(self.windows)
-        return cache.preflight_report(checkpoint.sha256, text.sha256, count, self.seed, checkpoint, text)
+        checkpoint, text = self.checkpoint, self.text
+        return cache.preflight_report(checkpoint.sha256, self.windows_hash, self.seed, checkpoint, text, self.windows)
 
     def donors(self) -> Donors:
         """What the parts write on windows of the training part: what replaces them when they are taken away."""
-        context = self.checkpoint.model.config.context
+        context = self.windows.shape[1] - 1
         count = min(DONOR_WINDOWS, corpora.count_windows(self.text.train, context))
         windows = corpora.windows(self.text.train, context, count, self.seed)
         return cache.donors(self.checkpoint.sha256, cache.digest(windows), self.checkpoint.model, windows)
@@ -116,7 +117,7 @@ def open_bench() -> Bench:
     """Draws the sidebar and reads what it says; on trouble says what it is and goes on with what works."""
     with st.sidebar:
         checkpoint = _choose_checkpoint()
-        context = checkpoint.model.config.context
+        context = window_length(checkpoint.model.config)
         if context < FEWEST_TOKENS:
             st.error(
                 f"This checkpoint reads {context} tokens at most, and {FEWEST_TOKENS} are the least to tell heads apart."
@@ -135,24 +136,34 @@ def open_bench() -> Bench:
         left, right = st.columns([3, 2])
         count = left.slider(
             "Windows", FEWEST_WINDOWS, most, min(WINDOWS, most), key=session.WINDOWS, bind="query-params",
-            help=f"Stretches of {context} tokens that do not overlap, drawn from the part that no training saw.",
+            help=f"Stretches of {context} tokens that do not overlap, drawn from the last tenth of the text.",
         )  # fmt: skip
         seed = right.number_input(
             "Seed", 0, 9999, 0, key=session.SEED, bind="query-params", help="Which windows are drawn."
         )
         bench = _bench(checkpoint, text, count, int(seed))
         _draw_preflight(bench.preflight())
+    if bench.preflight().healthy is False:
+        st.warning(f"**Before you believe anything below:** {bench.preflight().verdict}")
     return bench
 
 
+def window_length(config: ModelConfig) -> int:
+    """Tokens of a window: the context, or as many as leave all heads' patterns room in memory."""
+    return min(config.context, math.isqrt(MOST_CELLS // (config.layers * config.heads)))
+
+
 def _bench(checkpoint: Checkpoint, text: Text, count: int, seed: int) -> Bench:
-    windows = corpora.windows(text.validation, checkpoint.model.config.context, count, seed)
+    windows = corpora.windows(text.validation, window_length(checkpoint.model.config), count, seed)
     return Bench(checkpoint, text, windows, cache.digest(windows), seed)
 
 
 def _draw_preflight(report: Preflight) -> None:
-    icon = ":material/check_circle:" if report.healthy else ":material/error:"
-    with st.popover("Pre-flight report" if report.healthy else "Pre-flight: look here first", icon=icon):
+    sick = report.healthy is False
+    with st.popover(
+        "Pre-flight: look here first" if sick else "Pre-flight report",
+        icon=":material/error:" if sick else ":material/fact_check:",
+    ):
         st.markdown(f"**{report.verdict}**")
         st.caption(f"Loss on {report.windows} disjoint windows of the validation part, with 95% intervals.")
         st.dataframe(report.losses.round(3), hide_index=True)
@@ -168,6 +179,9 @@ def _choose_checkpoint() -> Checkpoint:
         st.error(f"No checkpoint lies in {session.FOLDER.name}/. Put one there (.pt), or bring your own below.")
         uploads.draw()
         st.stop()
+    asked = st.query_params.get(session.CHECKPOINT)
+    if asked is not None and asked not in names:
+        st.warning(f"The link asks for the checkpoint {asked}, which is not here: bring it below. Showing {names[0]}.")
     name = st.selectbox("Checkpoint", names, key=session.CHECKPOINT, bind="query-params", on_change=session.forget_head)
     checkpoint = _load(name or names[0], paths, brought, names)
     config = checkpoint.model.config

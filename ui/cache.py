@@ -122,10 +122,10 @@ def pairs(
 
 @st.cache_resource(max_entries=16, show_spinner=False)
 def preflight_report(
-    checkpoint: str, text: str, count: int, seed: int, _checkpoint: Checkpoint, _text: Text
+    checkpoint: str, windows: str, seed: int, _checkpoint: Checkpoint, _text: Text, _windows: Tensor
 ) -> Preflight:
-    """The pre-flight report of a checkpoint on a text."""
-    return preflight.report(_checkpoint, _text, count, seed)
+    """The pre-flight report of a checkpoint on windows of a text."""
+    return preflight.report(_checkpoint, _text, _windows, seed)
 
 
 def with_progress(label: str, work: Callable[[Progress], T]) -> T:

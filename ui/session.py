@@ -7,6 +7,7 @@ address opens the same view.
 import importlib
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -29,7 +30,7 @@ DROP = "drop_unknown"  # widget: leave out characters that the vocabulary has no
 PASTE = "pasted"  # widget: a text typed in
 UPLOAD, PAPERS = "upload_checkpoint", "upload_papers"  # widgets: a file of weights; its text, vocabulary or card
 UPLOADS, TEXTS = "uploads", "texts"  # checkpoints and texts that this visitor brought
-UPLOAD_ERROR = "upload_error"  # what was wrong with the last file
+UPLOAD_ERROR, UPLOAD_NOTE = "upload_error", "upload_note"  # what was wrong with the last file, or worth knowing
 VIEW = "view"  # widget: which figure a page shows
 THRESHOLD = "threshold"  # widget: what a score must pass to name a head
 PATTERN, FROM = "pattern", "from_position"  # widgets: which pattern of one head, and from where
@@ -108,7 +109,14 @@ def take_pair(chart: str) -> None:
 def forget_head() -> None:
     """Another checkpoint has its heads elsewhere: the one that stands out there is selected next."""
     for key in (HEAD, PART, PAIR, CONTROL):
-        st.session_state.pop(key, None)
+        st.session_state[key] = None
+
+
+def default_to(key: str, options: Sequence[str], default: str) -> None:
+    """Gives a selectbox its default where neither the visitor nor the address has chosen one of its options."""
+    in_address = key not in st.session_state and st.query_params.get(key) in options
+    if not in_address and st.session_state.get(key) not in options:
+        st.session_state[key] = default
 
 
 def method(page: str) -> str:

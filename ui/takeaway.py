@@ -12,9 +12,10 @@ from interp_core import corpora, synthetic
 from interp_core.checkpoints import Checkpoint
 from interp_core.tokenizers import CharTokenizer
 from ui import cache, session, uploads
-from ui.bench import OWN, SYNTHETIC_WINDOWS, Bench
+from ui.bench import OWN, PASTE, SYNTHETIC_WINDOWS, Bench
 from ui.charts.theme import svg
 
+KNOWN_TEXTS = (OWN, *corpora.NAMES, *synthetic.KINDS)
 BENCH_KEYS = (session.CHECKPOINT, session.TEXT, session.WINDOWS, session.SEED)
 
 
@@ -52,6 +53,8 @@ def takeaway(
             )
         with st.popover("Link", icon=":material/link:"):
             st.caption("Opens this exact view:")
+            if bench.checkpoint.name.endswith(uploads.YOURS) or bench.text.name not in KNOWN_TEXTS:
+                st.caption("It does not carry your files: whoever opens it must bring them too.")
             st.code(_link(keys), language=None, wrap_lines=True)
         with st.popover("Python", icon=":material/code:"):
             st.caption("Gives the same numbers, run from the project's folder:")
@@ -60,14 +63,14 @@ def takeaway(
 
 def load_lines(bench: Bench) -> str:
     """The first lines of every page's Python: the checkpoint, the text and the windows on the bench."""
-    config = bench.checkpoint.model.config
+    (count, length), seed = bench.windows.shape, bench.seed
     return "\n".join(
         [
             "from interp_core import ablation, atlas, checkpoints, corpora, samples, synthetic",
             "",
             f"checkpoint = {_checkpoint_call(bench.checkpoint)}",
             f"text = {_text_call(bench)}",
-            f"windows = corpora.windows(text.validation, {config.context}, count={len(bench.windows)}, seed={bench.seed})",
+            f"windows = corpora.windows(text.validation, {length - 1}, count={count}, seed={seed})",
         ]
     )
 
@@ -94,7 +97,10 @@ def _text_call(bench: Bench) -> str:
         return f'corpora.from_windows("{name}", {drawn})'
     if name in corpora.NAMES:
         return f'corpora.load("{name}", checkpoint.tokenizer{unknown})'
-    return f"corpora.encode({name!r}, open({name!r}).read(), checkpoint.tokenizer{unknown})"
+    file = "paste.txt" if name == PASTE else name  # a paste is to be saved under this name
+    return (
+        f"corpora.encode({name!r}, open({file!r}, encoding='utf-8', newline='').read(), checkpoint.tokenizer{unknown})"
+    )
 
 
 def _link(keys: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Bringing one's own checkpoint, with its text or its vocabulary. A bad file changes nothing but a message."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,11 +57,14 @@ def draw() -> None:
         )  # fmt: skip
         if session.UPLOAD_ERROR in st.session_state:
             st.error(st.session_state[session.UPLOAD_ERROR])
+        if session.UPLOAD_NOTE in st.session_state:
+            st.warning(st.session_state[session.UPLOAD_NOTE])
 
 
 def _take() -> None:
     """Reads what lies in the uploaders; on success it is chosen, on failure all stays as it was."""
     st.session_state.pop(session.UPLOAD_ERROR, None)
+    st.session_state.pop(session.UPLOAD_NOTE, None)
     file, papers = st.session_state.get(session.UPLOAD), st.session_state.get(session.PAPERS)
     try:
         brought = Papers() if papers is None else _read_papers(papers.getvalue(), papers.name)
@@ -88,9 +92,17 @@ def _read_papers(data: bytes, name: str) -> Papers:
 
 
 def _read(data: bytes, name: str, papers: Papers) -> Upload:
-    checkpoint = checkpoints.read(data, name, papers.card, papers.vocabulary)
-    vocabulary = papers.vocabulary or _guess(checkpoint.model.config.d_vocab)
-    upload = Upload(name + YOURS, data, checkpoint.sha256, papers.card, vocabulary)
+    size = checkpoints.read(data, name, papers.card).model.config.d_vocab
+    vocabulary, guess = papers.vocabulary, _guess(size)
+    if vocabulary is None:
+        vocabulary = guess
+    elif papers.text is not None and len(vocabulary.characters) != size and guess is not None:
+        st.session_state[session.UPLOAD_NOTE] = (
+            f"{vocabulary.source} has {len(vocabulary.characters)} distinct characters and the checkpoint {size} tokens, so it "
+            f"is kept as a text only. The vocabulary is {guess.source}."
+        )
+        vocabulary = guess
+    upload = Upload(name + YOURS, data, hashlib.sha256(data).hexdigest(), papers.card, vocabulary)
     upload.load()
     return upload
 

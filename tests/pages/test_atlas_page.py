@@ -213,3 +213,49 @@ def test_a_pasted_text_is_read_when_it_is_long_enough(atlas_page: AppTest) -> No
     assert not app.exception
     assert not app.error
     assert "text paste your own" in said(app)
+
+
+def test_another_checkpoint_selects_its_own_head(reference: Path) -> None:
+    """A head that was selected by default, or by hand, is not carried over to a model that has others."""
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=LIMIT).run().switch_page("pages/atlas.py").run()
+    shipped = app.selectbox(key="head").value
+    app = upload(app, "step6_model.pt", (reference / "step6_model.pt").read_bytes())
+    assert app.selectbox(key="head").value == "L0H3" != shipped
+    app = app.selectbox(key="checkpoint").set_value("shakespeare").run()
+    assert app.selectbox(key="head").value == shipped
+    assert shipped in app.metric[1].label
+
+
+def test_a_part_of_the_text_is_kept_as_a_text_only(reference: Path, shakespeare: str) -> None:
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=LIMIT).run()
+    part = shakespeare[:60_000].encode()
+    app = upload(app, "step6_model.pt", (reference / "step6_model.pt").read_bytes(), ("part.txt", part))
+    assert not app.exception
+    assert not app.error
+    assert "kept as a text only. The vocabulary is tiny-shakespeare" in app.warning[-1].value
+    assert app.selectbox(key="text").value == "part.txt"
+    assert "reads this text" in said(app)
+
+
+def test_a_vocabulary_in_another_order_is_said_before_anything_else(reference: Path) -> None:
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=LIMIT).run()
+    letters = "".join(sorted(chr(0x4E00 + i) for i in range(65)))
+    text = "".join(letters[(7 * i * i + i) % 65] for i in range(20_000)) + letters
+    app = upload(app, "step6_model.pt", (reference / "step6_model.pt").read_bytes(), ("other.txt", text.encode()))
+    assert not app.exception
+    assert "Before you believe anything below" in app.warning[0].value
+
+
+def test_a_link_to_a_checkpoint_that_is_not_here_says_so(offline: None) -> None:
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=LIMIT)
+    app.query_params["checkpoint"] = "mine (yours)"
+    app.run()
+    assert not app.exception
+    assert "asks for the checkpoint mine (yours), which is not here" in app.warning[0].value
+
+
+def test_the_untrained_grid_says_what_it_is(atlas_page: AppTest) -> None:
+    app = atlas_page.toggle(key="untrained").set_value(True).run()
+    assert "untrained model of the same shape" in str(app.get("vega_lite_chart")[0].proto) or "untrained" in str(
+        app.main
+    )

@@ -25,8 +25,8 @@ LABEL_COLOURS = {
 }
 LIGHT_RAMP = ("#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 DARK_RAMP = ("#101418", "#12345c", "#1f66ab", "#6baed6", "#eaf3fb")
-GRID = {"width": 600, "height": 396}  # pixels that a grid of heads may take
-MAP, WIDEST = 400, 540  # pixels a side of one head opened, by positions and at most by characters
+GRID = {"width": 600, "height": 376}  # pixels that a grid of heads may take
+MAP, WIDEST = 360, 500  # pixels a side of one head opened, by positions and at most by characters
 TILE = 128  # pixels that a head's pattern has at most in the grid
 EDGE = 4  # pixels between tiles
 
@@ -37,6 +37,7 @@ def head_grid(
     selected: str | None,
     dark: bool,
     scale: float = 1.0,
+    title: str | None = None,
 ) -> alt.LayerChart:
     """One picture for each head under a clickable rectangle; the frame's colour is the head's label.
 
@@ -46,6 +47,7 @@ def head_grid(
         selected: the head whose frame is thick.
         dark: the background.
         scale: of the whole grid.
+        title: above the grid, when it shows something else than the page is about.
     """
     layers, heads = patterns.shape[:2]
     side = scale * min(GRID["width"] / heads, GRID["height"] / layers)
@@ -72,7 +74,8 @@ def head_grid(
         )
         .add_params(picked)
     )
-    return themed((pictures + frames).properties(width=alt.Step(side), height=alt.Step(side)))
+    grid = (pictures + frames).properties(width=alt.Step(side), height=alt.Step(side))
+    return themed(grid.properties(title=title) if title else grid)
 
 
 def heat_map(
@@ -119,7 +122,11 @@ def heat_map(
         .encode(
             x=alt.X("key:O", title=f"key: the {what} looked at", axis=axis),
             y=alt.Y("query:O", title=f"query: the {what} that looks", axis=axis),
-            color=alt.Color(f"{unit}:Q", scale=_ramp(dark, float(pattern.max())), legend=alt.Legend(title=unit)),
+            color=alt.Color(
+                f"{unit}:Q",
+                scale=_ramp(dark, float(pattern.max())),
+                legend=alt.Legend(title=unit, orient="top", gradientLength=220),
+            ),
             tooltip=[
                 alt.Tooltip("query_token:N", title="query"),
                 alt.Tooltip("query_place:Q", title="at position"),
@@ -141,7 +148,7 @@ def offset_profile(profile: pd.DataFrame, most: int = 16) -> alt.LayerChart:
         .mark_bar(color="#0072B2")
         .encode(
             x=x,
-            y=alt.Y("attention:Q", title="mean attention", scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=4)),
+            y=alt.Y("attention:Q", title="attention", scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=4)),
             tooltip=[
                 alt.Tooltip("offset:Q", title="positions back"),
                 *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("attention", "low", "high")),

@@ -105,7 +105,8 @@ def the_pairs(view: View) -> alt.Chart | None:
     couples = list(zip(table["first"], table["second"], strict=True))
     names = [f"{first} + {second}" for first, second in couples]
     largest = int(table["choosing_nats"].abs().argmax())
-    place = names.index(st.selectbox("Pair", names, largest, key=session.PAIR) or names[largest])
+    session.default_to(session.PAIR, names, names[largest])
+    place = names.index(st.selectbox("Pair", names, key=session.PAIR) or names[largest])
     joint, total = (view.scale * float(table[column].iloc[place]) for column in ("joint_nats", "sum_nats"))
     row = view.shown(table, "held_out_nats" if place == largest else "interaction_nats").iloc[place]
     where = "on the windows that did not choose this pair" if place == largest else "on all windows"
@@ -195,9 +196,8 @@ def choose_part(bench: Bench, default: str) -> Part:
     head = st.session_state.get(session.HEAD)
     if head in names and head != st.session_state.get(session.SEEN_HEAD):  # chosen on another page since
         st.session_state[session.PART] = head
-    elif st.session_state.get(session.PART, names[0]) not in names:  # another checkpoint's part
-        st.session_state.pop(session.PART)
-    part = chosen[st.selectbox("Part", names, names.index(default), key=session.PART, bind="query-params") or default]
+    session.default_to(session.PART, names, default)
+    part = chosen[st.selectbox("Part", names, key=session.PART, bind="query-params") or default]
     if part.kind == "head":
         st.session_state[session.HEAD] = part.name
     st.session_state[session.SEEN_HEAD] = st.session_state.get(session.HEAD)

@@ -24,19 +24,18 @@ MEAN, SPREAD = "mean over windows", "spread between windows"
 
 def all_heads(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> alt.LayerChart:
     """The grid of every head, or of an untrained model's."""
-    untrained = st.session_state.get(session.UNTRAINED, False)
-    if untrained:
-        measured = bench.untrained_heads()
+    title = None
+    if st.session_state.get(session.UNTRAINED):
+        measured, title = bench.untrained_heads(), f"untrained model of the same shape, seed {bench.seed}"
         labels = atlas.label_heads(measured, st.session_state[session.THRESHOLD])
-    chart = charts.head_grid(measured.patterns.numpy(), labels.table.merge(measured.table), head, session.is_dark())
-    _selectable(
-        chart, "grid", "content", f"Mean attention patterns of {len(labels.table)} heads, layers down, heads across."
-    )
     st.caption(
-        "A square is a head: row = the character that looks, column = the one looked at, strong colour = much attention "
-        "(square-root scale). A line beside the diagonal: looks one back. **Click a head.**"
+        "A square is a head: row = the character that looks, column = the one looked at, strong colour = much attention. A "
+        "line on the diagonal looks at itself, a line below it so many places back. **Click a head.**"
     )
-    st.toggle("Show an untrained model of the same shape instead", key=session.UNTRAINED)
+    chart = charts.head_grid(
+        measured.patterns.numpy(), labels.table.merge(measured.table), head, session.is_dark(), title=title
+    )
+    _selectable(chart, "grid", "content", f"Mean attention patterns of {len(labels.table)} heads, layers down.")
     return chart
 
 
@@ -45,23 +44,30 @@ def one_head(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> al
     place = _place(measured, head)
     names = [f"window {i + 1}" for i in range(len(bench.windows))]
     left, right = st.columns(2)
-    what = left.selectbox("Pattern", [MEAN, SPREAD, *names], key=session.PATTERN, label_visibility="collapsed") or MEAN
+    what = (
+        left.selectbox(
+            "Pattern", [MEAN, SPREAD, *names], key=session.PATTERN, bind="query-params", label_visibility="collapsed"
+        )
+        or MEAN
+    )
     tokens = None if what in (MEAN, SPREAD) else bench.windows[names.index(what), :-1]
     shown = POSITIONS if tokens is None else CHARACTERS
     length = measured.patterns.shape[-1]
     first = 0
     if length > shown:
-        first = right.slider("From position", 0, length - shown, 0, key=session.FROM, label_visibility="collapsed")
+        first = right.slider(
+            "From position", 0, length - shown, 0, key=session.FROM, bind="query-params", label_visibility="collapsed"
+        )
     part = slice(first, first + shown)
     if tokens is None:
         pattern, unit = (measured.patterns, "attention") if what == MEAN else (measured.spread, "standard deviation")
         chart = charts.heat_map(pattern[place][part, part].numpy(), None, session.is_dark(), unit, first)
     else:
         chart = _on_characters(bench, tokens, atlas.patterns_of(bench.checkpoint.model, tokens)[place], part)
-    _show(chart, f"Attention of {head}, {what}.")
     st.caption(
-        "Row = the query, which looks; column = the key, looked at. Each row sums to one over the keys up to itself."
+        "Row = the query, which looks; column = the key, looked at. Each row sums to one over the keys up to it."
     )
+    _show(chart, f"Attention of {head}, {what}.")
     return chart
 
 
@@ -119,22 +125,19 @@ VIEWS = {"all heads": all_heads, "one head": one_head, "sharp or loud": sharpnes
 def selected_head(bench: Bench, measured: HeadAtlas, labels: Labels, default: str) -> str:
     """The choice of a head, its label, its numbers with intervals and ranks, and its profile over distances."""
     names = list(measured.table["head"])
-    if st.session_state.get(session.HEAD) not in names:  # another checkpoint's head
-        st.session_state.pop(session.HEAD, None)
-    head = st.selectbox("Head", names, names.index(default), key=session.HEAD, bind="query-params")
-    row = labels.table.set_index("head").loc[head]
-    colour = charts.LABEL_COLOURS[row["label"]]
-    distance = measured.table.set_index("head").loc[head, "fixed_offset"]
-    called = f"{row['label']}: {distance} back" if row["label"] == "fixed offset" else row["label"]
-    name = f":color[**{called}**]{{foreground='{colour}'}}"
-    st.markdown(f"{name} · keeps this name in {row['stability']:.0%} of resamples")
+    session.default_to(session.HEAD, names, default)
+    head = st.selectbox("Head", names, key=session.HEAD, bind="query-params") or default
+    place = names.index(head)
+    label, stability = str(labels.table["label"].iloc[place]), float(labels.table["stability"].iloc[place])
+    called = f"{label}: {measured.table['fixed_offset'].iloc[place]} back" if label == "fixed offset" else label
+    colour = charts.LABEL_COLOURS[label]
+    st.markdown(f":color[■]{{foreground='{colour}'}} **{called}** · keeps this name in {stability:.0%} of resamples")
     widths = {"score": 122, "value": 104, "rank": 56}
     columns = {name: st.column_config.TextColumn(width=width) for name, width in widths.items()}
     st.dataframe(
         _numbers(measured.table, head), hide_index=True, height="content", row_height=26, column_config=columns
     )
-    index = names.index(head)
-    mean, low, high = mean_interval(measured.profiles[:, index], measured.seed)
+    mean, low, high = mean_interval(measured.profiles[:, place], measured.seed)
     profile = pd.DataFrame({"offset": np.arange(len(mean)), "attention": mean, "low": low, "high": high})
     _show(charts.offset_profile(profile), f"Mean attention of {head} by distance.", "stretch")
     return head
