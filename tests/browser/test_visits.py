@@ -17,7 +17,7 @@ def test_a_deep_link_as_the_very_first_visit(server: str, page: Page) -> None:
     page.goto(f"{server}/atlas?head=L2H1&view=one+head")
     settled(page)
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
-    expect(page.locator("[data-testid=stSidebarNav] a")).to_have_count(2)
+    expect(page.locator("[data-testid=stSidebarNav] a")).to_have_count(3)
     expect(page.locator("[data-testid=stSidebar]")).to_contain_text("816,640 parameters")
     expect(page.locator("h1")).to_have_text("Atlas")
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(2)
@@ -56,3 +56,18 @@ def test_the_start_page_leads_to_the_atlas(server: str, page: Page) -> None:
     expect(page.locator("h1")).to_have_text("Atlas")
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
     assert not errors
+
+
+def test_a_click_in_the_map_of_parts_makes_it_the_claim(server: str, page: Page) -> None:
+    page.goto(f"{server}/ablation")
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    box = page.locator(".st-key-part_map [data-testid=stVegaLiteChart]").first.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 0.2 * box["width"], box["y"] + 0.85 * box["height"])  # a head of the last layer
+    settled(page)
+    expect(page.locator("[data-testid=stMetric]").first).to_contain_text("loss added without L3H")
+    assert "part=L3H" in page.url
+    page.get_by_role("link", name="in the Atlas").click()
+    settled(page)
+    assert shown_head(page).startswith("L3H")

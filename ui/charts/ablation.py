@@ -136,7 +136,8 @@ def _diverging(values: pd.Series, dark: bool) -> alt.Scale:
     """Blue, background, orange, centred on zero; compressed, so that a small effect shows beside a large one."""
     most = max(float(values.abs().max()), 1e-6)
     middle = "#22262b" if dark else "#f4f4f4"
-    return alt.Scale(type="symlog", constant=most / 20, domain=[-most, 0, most], range=[HELPFUL, middle, COSTLY])
+    colours = [HELPFUL, middle, COSTLY]
+    return alt.Scale(type="symlog", constant=most / 20, domain=[-most, 0, most], range=colours, interpolate="rgb")
 
 
 def _tooltips(unit: str) -> list[alt.Tooltip]:

@@ -25,8 +25,9 @@ LABEL_COLOURS = {
 }
 LIGHT_RAMP = ("#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 DARK_RAMP = ("#101418", "#12345c", "#1f66ab", "#6baed6", "#eaf3fb")
-GRID = {"width": 600, "height": 376}  # pixels that a grid of heads may take
-MAP, WIDEST = 360, 500  # pixels a side of one head opened, by positions and at most by characters
+GRID = {"width": 600, "height": 360}  # pixels that a grid of heads may take
+MARGIN = 56  # that the axes take
+MAP, WIDEST = 320, 480  # pixels a side of one head opened, by positions and at most by characters
 TILE = 128  # pixels that a head's pattern has at most in the grid
 EDGE = 4  # pixels between tiles
 
@@ -122,11 +123,7 @@ def heat_map(
         .encode(
             x=alt.X("key:O", title=f"key: the {what} looked at", axis=axis),
             y=alt.Y("query:O", title=f"query: the {what} that looks", axis=axis),
-            color=alt.Color(
-                f"{unit}:Q",
-                scale=_ramp(dark, float(pattern.max())),
-                legend=alt.Legend(title=unit, orient="top", gradientLength=220),
-            ),
+            color=alt.Color(f"{unit}:Q", scale=_ramp(dark, float(pattern.max())), legend=None),
             tooltip=[
                 alt.Tooltip("query_token:N", title="query"),
                 alt.Tooltip("query_place:Q", title="at position"),
@@ -135,7 +132,7 @@ def heat_map(
                 alt.Tooltip(f"{unit}:Q", format=".3f"),
             ],
         )
-        .properties(width=side, height=side)
+        .properties(width=side + MARGIN, height=side + MARGIN)
     )
 
 

@@ -28,10 +28,7 @@ def all_heads(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> a
     if st.session_state.get(session.UNTRAINED):
         measured, title = bench.untrained_heads(), f"untrained model of the same shape, seed {bench.seed}"
         labels = atlas.label_heads(measured, st.session_state[session.THRESHOLD])
-    st.caption(
-        "A square is a head: row = the character that looks, column = the one looked at, strong colour = much attention. A "
-        "line on the diagonal looks at itself, a line below it so many places back. **Click a head.**"
-    )
+    st.caption("A square is a head: its row looks, its column is looked at, strong colour = much. **Click a head.**")
     chart = charts.head_grid(
         measured.patterns.numpy(), labels.table.merge(measured.table), head, session.is_dark(), title=title
     )
@@ -64,9 +61,7 @@ def one_head(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> al
         chart = charts.heat_map(pattern[place][part, part].numpy(), None, session.is_dark(), unit, first)
     else:
         chart = _on_characters(bench, tokens, atlas.patterns_of(bench.checkpoint.model, tokens)[place], part)
-    st.caption(
-        "Row = the query, which looks; column = the key, looked at. Each row sums to one over the keys up to it."
-    )
+    st.caption("A row is a query and looks at columns, the keys; strong colour = much attention.")
     _show(chart, f"Attention of {head}, {what}.")
     return chart
 
