@@ -7,7 +7,6 @@ about sizes are checked before anything is allocated, and no pickled code runs (
 import io
 import pickle
 import zipfile
-import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
 
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 MAX_BYTES = 2**30  # of a file, and of the tensors in it once unpacked
+PICKLE_BYTES = 2**25  # of the names and shapes of the tensors
 HOW_TO_SAVE = "Save the weights alone: torch.save(model.state_dict(), 'model.pt')."
 
 WRAPPERS = ("model", "state_dict", "model_state_dict")  # keys under which training scripts put the weights
@@ -141,22 +141,34 @@ def _read_safetensors(data: bytes) -> Mapping[str, Tensor]:
 def _check_zip(data: bytes) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = {member.filename: member.file_size for member in archive.infolist()}
-            unpacked = sum(members.values())
-            if unpacked > max(MAX_BYTES, len(data)):
-                raise CheckpointError(
-                    f"This file claims {unpacked:,} bytes unpacked, more than the {MAX_BYTES:,} read here."
-                )
-            named = [name for name in members if name.endswith("data.pkl")]
-            if not named:
-                raise CheckpointError(f"This is a zip archive, but not one that torch.save wrote. {HOW_TO_SAVE}")
-            if any(name.endswith("constants.pkl") for name in members):
-                raise CheckpointError(f"This is a TorchScript program, which is code as well as weights. {HOW_TO_SAVE}")
-            _rehearse(io.BytesIO(archive.read(named[0])), pickles=1)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+            sizes = {member.filename: member.file_size for member in archive.infolist()}
+            _check_members(sizes, len(data))
+            pickled = archive.read(next(name for name in sizes if name.endswith("data.pkl")))
+    except CheckpointError:
+        raise
+    except zipfile.BadZipFile as error:
         raise CheckpointError(
             "This file begins like a checkpoint, but its end is missing: it is cut off. Copy or download it again."
         ) from error
+    except Exception as error:  # a damaged archive can fail anywhere in its reader
+        raise CheckpointError(DAMAGED) from error
+    _rehearse(io.BytesIO(pickled), pickles=1)
+
+
+def _check_members(sizes: Mapping[str, int], length: int) -> None:
+    """Refuses archives of another kind, and sizes that no honest one claims."""
+    unpacked = sum(sizes.values())
+    if unpacked > max(MAX_BYTES, length):
+        raise CheckpointError(f"This file claims {unpacked:,} bytes unpacked, more than the {MAX_BYTES:,} read here.")
+    named = [size for name, size in sizes.items() if name.endswith("data.pkl")]
+    if not named:
+        raise CheckpointError(f"This is a zip archive, but not one that torch.save wrote. {HOW_TO_SAVE}")
+    if max(named) > PICKLE_BYTES:
+        raise CheckpointError(
+            f"This file claims {max(named):,} bytes of names, more than the {PICKLE_BYTES:,} read here."
+        )
+    if any(name.endswith("constants.pkl") for name in sizes):
+        raise CheckpointError(f"This is a TorchScript program, which is code as well as weights. {HOW_TO_SAVE}")
 
 
 def _check_pickle(data: bytes) -> None:

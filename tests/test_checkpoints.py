@@ -165,6 +165,7 @@ BAD_FILES = {
     "zip": (_zip(readme=b"hello"), "a zip archive, but not one that torch.save wrote"),
     "torchscript": (_zip(**{"a/data.pkl": b"", "a/constants.pkl": b""}), "a TorchScript program"),
     "cut off": (course_bytes()[:-2000], "its end is missing: it is cut off"),
+    "damaged name": (course_bytes()[:30] + b"\x80" + course_bytes()[31:], "cut off or damaged"),
     "cut off safetensors": (safetensors.torch.save(course_model().state_dict())[:-50], "cut off or damaged"),
     "cut off old": (saved(course_model().state_dict(), _use_new_zipfile_serialization=False)[:-50], "cut off or damaged"),
     "pickle": (pickle.dumps({"a": 1}), "a pickle of Python objects"),
