@@ -58,8 +58,8 @@ def read(tensors: Mapping[str, Tensor], stated: Mapping[str, Any] | None = None)
     _recognise(tensors)
     config, facts = _infer(tensors, dict(stated or {}))
     weights = _join_heads({key: value for key, value in tensors.items() if not MASK.fullmatch(key)}, config)
-    with torch.device("meta"):  # shapes without memory: a small file can claim a model of terabytes
-        model = GPT(config, seed=None)
+    _check_room(config, weights)
+    model = GPT(config, seed=None)
     _check_shapes(weights, model)
     weights = {key: _checked(key, value) for key, value in weights.items()}
     if config.tied_head:
@@ -182,6 +182,17 @@ def _checked(key: str, value: Tensor) -> Tensor:
             "Upload an earlier checkpoint of the run."
         )
     return value
+
+
+def _check_room(config: ModelConfig, weights: Mapping[str, Tensor]) -> None:
+    """Before anything is built: a few keys in a small file can claim a model of terabytes."""
+    matrices = 4 * config.heads * config.d_head + 2 * config.d_mlp  # rows of d_model in each layer
+    claimed = config.d_model * (config.d_vocab + config.context + config.layers * matrices)
+    held = sum(value.numel() for value in weights.values())
+    if claimed > held:
+        raise CheckpointError(
+            f"The keys of this checkpoint claim a model of {claimed:,} weights or more, but it holds {held:,}: it is incomplete."
+        )
 
 
 def _check_shapes(weights: Mapping[str, Tensor], model: GPT) -> None:

@@ -177,7 +177,7 @@ BAD_FILES = {
     "small file, large model": (
         saved({"tok.weight": torch.ones(1, 8192), "pos.weight": torch.ones(4, 8192), "blocks.0.attn.heads.0.key.weight": torch.ones(1, 1),
                "blocks.0.mlp.fc.weight": torch.ones(65536, 1), "blocks.127.x": torch.ones(1)}),
-        "is missing|lacks head|not known",
+        "claim a model of 137,.* weights or more, but it holds 106,498: it is incomplete",
     ),
     "sparse": (_state(lnf__weight=torch.ones(16).to_sparse()), "no plain tensor"),
     "meta": (_state(lnf__weight=torch.ones(16, device="meta")), "no plain tensor|plain tensor"),
