@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from ui.charts import ablation
 from ui.charts import atlas as charts
 from ui.charts.theme import svg
 
@@ -103,3 +104,13 @@ def test_sharpness_shows_both_intervals_and_names_what_stands_out(table: pd.Data
     assert "L0H0" in drawn
     quiet = svg(charts.sharpness(table.assign(quiet=[False, True]), None))
     assert ">L0H1<" in quiet
+
+
+def test_the_lines_of_a_ranking_are_named_within_the_frame() -> None:
+    """At the foot of whatever height the page leaves: a fixed height is cut off where the page makes the chart fit."""
+    table = pd.DataFrame({"part": ["L0H0", "L0H1"], "effect": [0.5, 0.1], "low": [0.4, 0.0], "high": [0.6, 0.2]})
+    chart = ablation.ranking(table, "L0H0", "nats", {"bigram counts": 1.0, "uniform": 2.0})
+    drawn = svg(chart)
+    assert "bigram counts" in drawn
+    assert "uniform" in drawn
+    assert chart.to_dict()["layer"][-1]["encoding"]["y"] == {"value": "height"}

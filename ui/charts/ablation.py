@@ -72,7 +72,7 @@ def ranking(table: pd.DataFrame, selected: str, unit: str, lines: Mapping[str, f
     rules = marks.mark_rule(strokeDash=[5, 4], color=COSTLY).encode(x="at:Q")
     height = max(HEIGHT, 20 * len(table))
     names = marks.mark_text(align="left", dx=4, dy=-6, baseline="bottom", fontSize=FONT, color=COSTLY).encode(
-        x="at:Q", y=alt.value(height), text="name:N"
+        x="at:Q", y=alt.value("height"), text="name:N"
     )
     return themed((bars.add_params(picked) + ends + rules + names).properties(height=height))
 
