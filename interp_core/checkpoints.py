@@ -23,8 +23,8 @@ from interp_core.model import GPT
 from interp_core.tokenizers import CharTokenizer, NumberTokenizer, Tokenizer
 
 __all__ = [
-    "Checkpoint", "CheckpointError", "Vocabulary", "find", "load", "read", "read_card", "read_vocabulary", "save",
-    "vocabulary_of_text", "with_vocabulary",
+    "Checkpoint", "CheckpointError", "Vocabulary", "find", "find_snapshots", "load", "read", "read_card",
+    "read_vocabulary", "save", "save_snapshot", "vocabulary_of_text", "with_vocabulary",
 ]  # fmt: skip
 
 
@@ -96,7 +96,8 @@ def read(
         )
     reading = layouts.read(read_tensors(data), (card or {}).get("config"))
     numbers = NumberTokenizer(reading.model.config.d_vocab)
-    unknown = "unknown: tokens are shown by number"
+    numbered = card is not None and card.get("vocabulary", ...) is None
+    unknown = "none: trained on numbers" if numbered else "unknown: tokens are shown by number"
     checkpoint = Checkpoint(name, digest, reading.model, numbers, reading.layout, reading.facts, unknown, card or {})
     if card is not None and card.get("vocabulary"):
         vocabulary = Vocabulary(tuple(card["vocabulary"]), "card")
@@ -188,6 +189,25 @@ def save(path: Path | str, model: GPT, vocabulary: Sequence[str] | None, papers:
     _replace(path, buffer.getvalue())
     _replace(path.with_suffix(".json"), (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode())
     return load(path)
+
+
+def save_snapshot(path: Path | str, step: int, model: GPT) -> Path:
+    """Writes the weights that a run had at a step into the folder of the checkpoint `path`, without a card."""
+    place = _snapshots(path) / f"step-{step:06d}.pt"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    torch.save(layouts.write(model), buffer)
+    _replace(place, buffer.getvalue())
+    return place
+
+
+def find_snapshots(path: Path | str) -> dict[int, Path]:
+    """The snapshots of a checkpoint's training by step; empty where none were kept."""
+    return {int(place.stem.removeprefix("step-")): place for place in sorted(_snapshots(path).glob("step-*.pt"))}
+
+
+def _snapshots(path: Path | str) -> Path:
+    return Path(path).with_suffix("")
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -84,3 +84,12 @@ def percentile_interval(
 def interval(values: Float[ndarray, "cluster"], seed: int, draws: int = DRAWS, level: float = LEVEL) -> Interval:
     """`mean_interval` of a single statistic."""
     return Interval(*(float(v) for v in mean_interval(values, seed, draws, level)))
+
+
+def upper_bound(values: Float[ndarray, "cluster"], seed: int, draws: int = DRAWS, level: float = LEVEL) -> float:
+    """One-sided upper bound of the mean: with this level of confidence the mean is no larger.
+
+    An absence is shown when it lies below the smallest effect that would matter (a one-sided equivalence test: Lakens 2017,
+    "Equivalence tests"). "Not significant" shows nothing of the kind.
+    """
+    return float(mean_interval(values, seed, draws, 2 * level - 1)[2])

@@ -94,7 +94,7 @@ class CharTokenizer:
 
 
 class NumberTokenizer:
-    """For a checkpoint whose vocabulary nobody knows: tokens are shown by number, and text cannot be encoded."""
+    """For a checkpoint whose tokens stand for nothing, or nobody knows for what: tokens are shown by number."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -106,8 +106,8 @@ class NumberTokenizer:
             ValueError: says what to upload.
         """
         raise ValueError(
-            f"nobody knows which characters this checkpoint's {self.size} tokens stand for: upload the text that it was "
-            "trained on, or its vocabulary, together with the checkpoint"
+            f"this checkpoint's {self.size} tokens are numbers here, not characters: choose a synthetic text, or, if it was "
+            "trained on a text, upload that or its vocabulary together with the checkpoint"
         )
 
     def decode(self, tokens: Sequence[int]) -> str:

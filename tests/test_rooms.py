@@ -41,6 +41,11 @@ ALLOWED = {
     "preflight": {"baselines", "checkpoints", "corpora", "model", "statistics"},
     "atlas": BASE,
     "ablation": BASE,
+    # one technique in four rooms: behaviour, natural text, circuit, what can be concluded
+    "copying": BASE,
+    "text_copying": BASE,
+    "induction": BASE | {"copying"},
+    "copying_verdict": {"copying", "induction", "statistics"},
     "training": BASE | {"checkpoints"},  # its command line writes one
 }
 

@@ -1,0 +1,165 @@
+"""What can be concluded about copying and the circuit behind it, in words and with reasons.
+
+Four conclusions are kept apart. *Not found* is not *shown to be absent*: an absence is shown when the one-sided 95% upper
+bound of the copying gain lies below a margin, and the same protocol finds copying in a model that is known to copy.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from interp_core.copying import Behaviour
+from interp_core.induction import PRESENT, Circuit, Interventions
+from interp_core.statistics import Interval
+
+MARGIN = 0.1  # nats: a copying gain below it does not matter
+BESIDE = 0.05  # share of attention from which a place around the match is worth naming
+
+Kind = Literal["present", "other", "absent", "undecided"]
+HEADLINES: dict[Kind, str] = {
+    "present": "induction circuit present",
+    "other": "copying, but not by the textbook circuit",
+    "absent": "no copying, shown",
+    "undecided": "undecided",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A conclusion, the components it rests on, why, and what would take it further."""
+
+    kind: Kind
+    components: tuple[str, ...]
+    reasons: tuple[str, ...]
+    next_step: str
+
+    @property
+    def headline(self) -> str:
+        """The conclusion in a few words."""
+        return HEADLINES[self.kind]
+
+
+def judge(
+    behaviour: Behaviour,
+    circuit: Circuit,
+    interventions: Interventions,
+    control: Interval,
+    margin: float = MARGIN,
+) -> Verdict:
+    """Concludes from behaviour, heads and interventions.
+
+    Args:
+        behaviour: what order is worth to the model.
+        circuit: what its heads do.
+        interventions: what is left of copying without them.
+        control: the copying gain that the same protocol finds in a model known to copy.
+        margin: the copying gain that would matter, nats.
+    """
+    gain, components = behaviour.copying_gain, (_previous_words(circuit), _matching_words(circuit))
+    size = f"Copying gain {_nats(gain)}: order alone is worth that much on the same targets."
+    if behaviour.copying_at_most < margin:
+        return _absent(behaviour, components, control, margin)
+    if gain.low <= margin:
+        wait = "More sequences narrow the interval; a longer repeat gives copying more room."
+        return Verdict("undecided", components, (size, f"Its interval does not clear the margin of {margin:g} nats."), wait)
+    found, missing = _heads(circuit)
+    if missing:
+        shifted = _shifted_words(circuit)
+        reasons = (size, *missing, *([shifted] if shifted else []))
+        return Verdict("other", components, reasons, "Look at the profile around the match and at the interventions.")
+    causes, doubts = _causes(circuit, interventions)
+    if doubts:
+        wait = "Heads may back each other up: look at pairs on the Ablation page, or use more sequences."
+        return Verdict("undecided", components, (size, *found, *causes, *doubts), wait)
+    return Verdict("present", components, (size, *found, *causes), "Follow the two heads to the Atlas and to Ablation.")
+
+
+def _absent(behaviour: Behaviour, components: tuple[str, ...], control: Interval, margin: float) -> Verdict:
+    gain, vocabulary, course = behaviour.copying_gain, behaviour.vocabulary_gain, behaviour.course_gain
+    bound = f"With 95% confidence the copying gain is at most {behaviour.copying_at_most:.3f} nats, below {margin:g}."
+    if control.low <= margin:
+        lost = f"But a model known to copy gets only {_nats(control)} by the same protocol, so it could not have shown it."
+        return Verdict("undecided", components, (bound, lost), "Make the repeat longer, or use more sequences.")
+    reasons = [bound, f"The same protocol finds {_nats(control)} in a model known to copy."]
+    if gain.high < 0:
+        reasons.append(f"The order of the earlier tokens makes it worse ({_nats(gain)}).")
+    if vocabulary.low > margin:
+        reasons.append(
+            f"What it does instead: it knows which tokens are around. After the same tokens in any order its loss is "
+            f"{_nats(vocabulary)} lower than after unrelated ones."
+        )
+    elif max(abs(vocabulary.low), abs(vocabulary.high)) < margin:
+        reasons.append(f"Which random tokens are around does not matter to it either ({_nats(vocabulary)}).")
+    if course.low > margin:
+        reasons.append(f"The course's gain, first copy minus second, is {_nats(course)} and would have called this copying.")
+    return Verdict("absent", components, tuple(reasons), "Change the tokens, the length or the margin: does it hold?")
+
+
+def _heads(circuit: Circuit) -> tuple[list[str], list[str]]:
+    """What the textbook asks for and is there, and what is not."""
+    found, missing = [], []
+    if circuit.candidate is None or circuit.feeder is None:
+        return [], ["One layer cannot hold a circuit of two."]
+    previous, match = circuit.previous(circuit.feeder), circuit.match(circuit.candidate)
+    if previous.low > PRESENT:
+        found.append(f"{circuit.feeder} looks at the token before ({_share(previous)}).")
+    else:
+        missing.append(f"No head below {circuit.candidate} looks at the token before (best {_share(previous)}).")
+    if match.low > PRESENT:
+        found.append(f"{circuit.candidate} looks at what followed the same token earlier ({_share(match)}).")
+    else:
+        missing.append(f"No head looks at what followed the same token earlier (best {_share(match)}).")
+    return found, missing
+
+
+def _causes(circuit: Circuit, interventions: Interventions) -> tuple[list[str], list[str]]:
+    """What taking the two heads away has shown, and what it has not."""
+    causes, doubts = [], []
+    table = interventions.table.set_index("head")
+    for head in (circuit.feeder, circuit.candidate):
+        assert head is not None
+        row = table.loc[head]
+        change = Interval(row["change_nats"], row["change_nats_low"], row["change_nats_high"])
+        against = interventions.against_control(head)
+        beyond = "" if against is None else f", {_nats(against)} beyond a control head"
+        words = f"Without {head} the copying gain changes by {_nats(change)}{beyond}."
+        needed = change.high < 0 and (against is None or against.high < 0)
+        (causes if needed else doubts).append(words)
+    return causes, doubts
+
+
+def _previous_words(circuit: Circuit) -> str:
+    if circuit.feeder is None:
+        return "previous-token head: none can be, the model has one layer"
+    return f"previous-token head: {_presence(circuit.feeder, circuit.previous(circuit.feeder))}"
+
+
+def _matching_words(circuit: Circuit) -> str:
+    if circuit.candidate is None:
+        return "matching head: none can be, the model has one layer"
+    words = f"matching head: {_presence(circuit.candidate, circuit.match(circuit.candidate))}"
+    shifted = _shifted_words(circuit)
+    return f"{words}; {shifted[0].lower()}{shifted[1:].rstrip('.')}" if shifted and "absent" in words else words
+
+
+def _shifted_words(circuit: Circuit) -> str | None:
+    """Where the head that looks most around the match looks, when that is not where an induction head would."""
+    head, offset = circuit.peak
+    found = circuit.around(head, offset)
+    if offset == 1 or found.low <= BESIDE:
+        return None
+    if offset == 0:
+        return f"A duplicate-token match: {head} looks at the earlier occurrence itself ({_share(found)})."
+    places = f"{abs(offset - 1)} place{'s' if abs(offset - 1) > 1 else ''} {'after' if offset > 1 else 'before'}"
+    return f"A shifted match: {head} looks {places} where an induction head would ({_share(found)})."
+
+
+def _presence(head: str, score: Interval) -> str:
+    return f"present, {head} ({_share(score)})" if score.low > PRESENT else f"absent (best {head}, {_share(score)})"
+
+
+def _nats(value: Interval) -> str:
+    return f"{value.estimate:.3f} ±{value.half_width:.3f} nats"
+
+
+def _share(value: Interval) -> str:
+    return f"{value.estimate:.2f} ±{value.half_width:.2f} of its attention"
