@@ -41,8 +41,8 @@ class Verdict:
 def judge(
     behaviour: Behaviour,
     circuit: Circuit,
-    interventions: Interventions,
-    control: Interval,
+    interventions: Interventions | None,
+    control: Interval | None,
     margin: float = MARGIN,
 ) -> Verdict:
     """Concludes from behaviour, heads and interventions.
@@ -50,9 +50,12 @@ def judge(
     Args:
         behaviour: what order is worth to the model.
         circuit: what its heads do.
-        interventions: what is left of copying without them.
-        control: the copying gain that the same protocol finds in a model known to copy.
+        interventions: what is left of copying without them; None will do where there is no copying to lose.
+        control: the copying gain that the same protocol finds in a model known to copy; None where none is at hand.
         margin: the copying gain that would matter, nats.
+
+    Raises:
+        ValueError: there is copying, but no interventions are given.
     """
     gain, components = behaviour.copying_gain, (_previous_words(circuit), _matching_words(circuit))
     size = f"Copying gain {_nats(gain)}: order alone is worth that much on the same targets."
@@ -60,7 +63,11 @@ def judge(
         return _absent(behaviour, components, control, margin)
     if gain.low <= margin:
         wait = "More sequences narrow the interval; a longer repeat gives copying more room."
-        return Verdict("undecided", components, (size, f"Its interval does not clear the margin of {margin:g} nats."), wait)
+        return Verdict(
+            "undecided", components, (size, f"Its interval does not clear the margin of {margin:g} nats."), wait
+        )
+    if interventions is None:
+        raise ValueError("this model copies: give what `intervene` measures, so that the heads can be judged")
     found, missing = _heads(circuit)
     if missing:
         shifted = _shifted_words(circuit)
@@ -73,11 +80,16 @@ def judge(
     return Verdict("present", components, (size, *found, *causes), "Follow the two heads to the Atlas and to Ablation.")
 
 
-def _absent(behaviour: Behaviour, components: tuple[str, ...], control: Interval, margin: float) -> Verdict:
+def _absent(behaviour: Behaviour, components: tuple[str, ...], control: Interval | None, margin: float) -> Verdict:
     gain, vocabulary, course = behaviour.copying_gain, behaviour.vocabulary_gain, behaviour.course_gain
     bound = f"With 95% confidence the copying gain is at most {behaviour.copying_at_most:.3f} nats, below {margin:g}."
+    if control is None:
+        lost = "But no model known to copy is at hand to show that this protocol finds copying at all."
+        return Verdict("undecided", components, (bound, lost), "Put checkpoints/induction.pt back.")
     if control.low <= margin:
-        lost = f"But a model known to copy gets only {_nats(control)} by the same protocol, so it could not have shown it."
+        lost = (
+            f"But a model known to copy gets only {_nats(control)} by the same protocol, so it could not have shown it."
+        )
         return Verdict("undecided", components, (bound, lost), "Make the repeat longer, or use more sequences.")
     reasons = [bound, f"The same protocol finds {_nats(control)} in a model known to copy."]
     if gain.high < 0:
@@ -90,7 +102,9 @@ def _absent(behaviour: Behaviour, components: tuple[str, ...], control: Interval
     elif max(abs(vocabulary.low), abs(vocabulary.high)) < margin:
         reasons.append(f"Which random tokens are around does not matter to it either ({_nats(vocabulary)}).")
     if course.low > margin:
-        reasons.append(f"The course's gain, first copy minus second, is {_nats(course)} and would have called this copying.")
+        reasons.append(
+            f"The course's gain, first copy minus second, is {_nats(course)} and would have called this copying."
+        )
     return Verdict("absent", components, tuple(reasons), "Change the tokens, the length or the margin: does it hold?")
 
 
@@ -113,12 +127,12 @@ def _heads(circuit: Circuit) -> tuple[list[str], list[str]]:
 
 def _causes(circuit: Circuit, interventions: Interventions) -> tuple[list[str], list[str]]:
     """What taking the two heads away has shown, and what it has not."""
-    causes, doubts = [], []
+    causes: list[str] = []
+    doubts: list[str] = []
     table = interventions.table.set_index("head")
     for head in (circuit.feeder, circuit.candidate):
         assert head is not None
-        row = table.loc[head]
-        change = Interval(row["change_nats"], row["change_nats_low"], row["change_nats_high"])
+        change = Interval(*(float(table[f"change_nats{end}"][head]) for end in ("", "_low", "_high")))
         against = interventions.against_control(head)
         beyond = "" if against is None else f", {_nats(against)} beyond a control head"
         words = f"Without {head} the copying gain changes by {_nats(change)}{beyond}."
@@ -158,8 +172,8 @@ def _presence(head: str, score: Interval) -> str:
 
 
 def _nats(value: Interval) -> str:
-    return f"{value.estimate:.3f} ±{value.half_width:.3f} nats"
+    return f"{round(value.estimate, 3) + 0.0:.3f} ±{value.half_width:.3f} nats"
 
 
 def _share(value: Interval) -> str:
-    return f"{value.estimate:.2f} ±{value.half_width:.2f} of its attention"
+    return f"{round(value.estimate, 2) + 0.0:.2f} ±{value.half_width:.2f} of its attention"

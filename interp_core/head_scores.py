@@ -142,9 +142,10 @@ def copying_scores(model: GPT, layer: int) -> Float[Tensor, "head"]:
 
 
 def k_composition(model: GPT, lower: int, upper: int) -> Float[Tensor, "lower_head upper_head"]:
-    """How much of what heads of layer `lower` write is read by the keys of heads of layer `upper`: |W_QK W_OVᵀ| / (|W_QK| |W_OV|).
+    """How much of what heads of layer `lower` write is read by the keys of heads of layer `upper`.
 
-    Frobenius norms; compare with `random_composition` (Elhage et al. 2021, section "Analyzing composition").
+    |W_QK W_OVᵀ| over |W_QK| |W_OV|, Frobenius norms; compare with `random_composition` (Elhage et al. 2021, section
+    "Analyzing composition").
 
     Raises:
         ValueError: the layers are not in order.

@@ -175,8 +175,12 @@ def intervene(
     return Interventions(pd.DataFrame(rows), np.stack(changes), circuit.seed)
 
 
-def emergence(models: Iterable[tuple[int, GPT]], protocol: Protocol, progress: Progress | None = None) -> pd.DataFrame:
-    """How copying and the heads for it came about, over the snapshots of a training run.
+def emergence(
+    models: Iterable[tuple[int, GPT]], protocol: Protocol, progress: Callable[[int], None] | None = None
+) -> pd.DataFrame:
+    """How copying and the heads for it came about, over the snapshots of a training run (step and model).
+
+    `progress` is told how many are done.
 
     Returns:
         A row a snapshot: step, copying_gain_nats with _low and _high, best_match and best_previous (the largest matched and
@@ -190,7 +194,7 @@ def emergence(models: Iterable[tuple[int, GPT]], protocol: Protocol, progress: P
         best = {"best_match": table["matched_score"].max(), "best_previous": table["previous_token_score"].max()}
         rows.append({"step": step, **ends, **best})
         if progress:
-            progress(0.0)
+            progress(len(rows))
     return pd.DataFrame(rows)
 
 
@@ -277,7 +281,7 @@ def _composition(model: GPT, seed: int) -> pd.DataFrame:
 def _best(table: pd.DataFrame, scores: np.ndarray, layers: range) -> str | None:
     """The head of some layers with the largest score."""
     among = table.index[table["layer"].isin(layers)]
-    return None if among.empty else str(table["head"][among[scores[among].argmax()]])
+    return None if among.empty else str(table["head"].iloc[int(among[int(scores[among].argmax())])])
 
 
 def _means(model: GPT, tokens: Tensor, sites: set[str]) -> dict[str, Tensor]:

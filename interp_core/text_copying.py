@@ -72,7 +72,9 @@ def counterfactual(model: GPT, windows: Int[Tensor, "window pos_plus_1"], seed: 
     """
     rng = np.random.default_rng(seed)
     codes, first = _trigrams(model, windows)
-    found = [(row, *places) for row in range(len(windows)) if (places := _repeat(windows[row], codes[row], first[row], rng))]
+    found = [
+        (row, *places) for row in range(len(windows)) if (places := _repeat(windows[row], codes[row], first[row], rng))
+    ]
     if len(found) < 2:
         return None
     rows, copies, others, targets = np.array(found).T

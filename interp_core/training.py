@@ -198,7 +198,8 @@ def _lesson(name: str, context: int, d_vocab: int, recipe: Recipe) -> _Lesson:
     if name in synthetic.KINDS:
         windows = synthetic.KINDS[name](d_vocab, context + 1, HELD_OUT, 0)
         split = f"fresh sequences at every step; validation: {HELD_OUT} sequences, seed 0"
-        papers = {"text": {"name": name, "split": split}, "validation_protocol": "mean over the validation sequences"}
+        protocol = "mean over the validation sequences"
+        papers: dict[str, object] = {"text": {"name": name, "split": split}, "validation_protocol": protocol}
         return _Lesson(d_vocab, None, synthetic_batches(name, d_vocab, context, recipe), windows, papers)
     characters = corpora.read(name)
     tokenizer = CharTokenizer.of_text(characters)

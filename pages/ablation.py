@@ -88,7 +88,7 @@ with about:
         st.page_link("pages/atlas.py", label=f"{part.name} in the Atlas", icon=":material/arrow_forward:")
 
 context, count = bench.windows.shape[1] - 1, len(view.donors.samples["z.0"])
-code = f"""{load_lines(bench)}
+code = f"""{load_lines(bench, "ablation")}
 training = corpora.windows(text.train, {context}, count={count}, seed={bench.seed})
 donors = ablation.gather_donors(checkpoint.model, training)
 sweep = ablation.sweep(checkpoint.model, windows, donors, ablation.MODES, seed={bench.seed})

@@ -71,7 +71,7 @@ with about:
 with figure:
     chart = VIEWS[view](bench, measured, labels, head)
 
-code = f"""{load_lines(bench)}
+code = f"""{load_lines(bench, "atlas")}
 heads = atlas.head_atlas(checkpoint.model, windows, seed={bench.seed})
 labels = atlas.label_heads(heads, threshold={threshold})
 print(labels.named, atlas.standout(heads))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp_core.statistics import Interval, bootstrap_means, interval, mean_interval
+from interp_core.statistics import Interval, bootstrap_means, interval, mean_interval, upper_bound
 
 
 def test_draws_have_the_mean_and_the_standard_error_of_the_sample() -> None:
@@ -37,6 +37,13 @@ def test_an_interval_covers_as_often_as_it_says(clusters: int) -> None:
     _, low, high = mean_interval(samples, seed=0)
     covered = int(((low <= 4.0) & (high >= 4.0)).sum())
     assert stats.binomtest(covered, 600, 0.95).pvalue > 1e-3, covered
+
+
+@pytest.mark.parametrize("clusters", [4, 12, 40])
+def test_an_upper_bound_is_above_the_mean_as_often_as_it_says(clusters: int) -> None:
+    samples = np.random.default_rng(clusters).normal(0.0, 1.0, size=(600, clusters))
+    above = sum(upper_bound(values, seed) >= 0 for seed, values in enumerate(samples))
+    assert stats.binomtest(above, 600, 0.95).pvalue > 1e-3, above
 
 
 def test_a_plain_percentile_interval_would_be_too_narrow() -> None:

@@ -33,7 +33,9 @@ def wired_induction(loud: float = 10.0) -> GPT:
     return model
 
 
-def _wire(model: GPT, layer: int, head: int, query: slice, key: slice, value: slice, out: slice, shift: int = 0) -> None:
+def _wire(
+    model: GPT, layer: int, head: int, query: slice, key: slice, value: slice, out: slice, shift: int = 0
+) -> None:
     rows, attn = slice(head * CONTEXT, (head + 1) * CONTEXT), model.block(layer).attn
     size, width = query.stop - query.start, value.stop - value.start
     attn.query.weight[rows, query][:size] = SHARP * torch.eye(size).roll(shift, 1)  # position i asks for i - shift

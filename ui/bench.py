@@ -199,9 +199,7 @@ def _load(name: str, paths: dict[str, Path], brought: dict, names: list[str]) ->
         try:
             if candidate in brought:
                 return brought[candidate].load()
-            path = paths[candidate]
-            stamps = [p.stat() for p in (path, path.with_suffix(".json")) if p.is_file()]
-            return cache.checkpoint_file(str(path), str([(s.st_mtime_ns, s.st_size) for s in stamps]))
+            return cache.checkpoint_of(paths[candidate])
         except (CheckpointError, OSError) as error:
             st.error(f"{candidate}: {error}")
     st.stop()
@@ -211,7 +209,8 @@ def _choose_text(checkpoint: Checkpoint) -> Text:
     brought = st.session_state.get(session.TEXTS, {})
     options = [OWN, *corpora.NAMES, *synthetic.KINDS, *brought, PASTE]
     trained_on = checkpoint.card.get("text", {}).get("name") or checkpoint.vocabulary_source
-    default = trained_on if trained_on in brought or corpora.is_local(trained_on) else OWN
+    known = trained_on in brought or trained_on in synthetic.KINDS or corpora.is_local(trained_on)
+    default = trained_on if known else OWN
     name = st.selectbox("Text", options, options.index(default), key=session.TEXT, bind="query-params", help=TEXT_HELP)
     try:
         text = _text(name, checkpoint, brought)

@@ -17,13 +17,26 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 from torch import Tensor
 
-from interp_core import ablation, atlas, checkpoints, corpora, preflight, samples
+from interp_core import (
+    ablation,
+    atlas,
+    checkpoints,
+    copying,
+    corpora,
+    induction,
+    preflight,
+    samples,
+    text_copying,
+)  # fmt: skip
 from interp_core.ablation import Donors, Mode, Sweep
 from interp_core.atlas import HeadAtlas
 from interp_core.checkpoints import Checkpoint, Vocabulary
+from interp_core.copying import Behaviour, Protocol
 from interp_core.corpora import Text
+from interp_core.induction import Circuit, Interventions
 from interp_core.model import GPT, ModelConfig
 from interp_core.preflight import Preflight
+from interp_core.text_copying import Counterfactual, Repeated
 from interp_core.tokenizers import Tokenizer
 
 T = TypeVar("T")
@@ -44,6 +57,12 @@ def digest(tensor: Tensor) -> str:
 def checkpoint_file(path: str, stamp: str) -> Checkpoint:
     """A checkpoint of the folder; `stamp` changes when the file or its card does."""
     return checkpoints.load(Path(path))
+
+
+def checkpoint_of(path: Path) -> Checkpoint:
+    """A checkpoint of the folder as it is now: file and card."""
+    stamps = [p.stat() for p in (path, path.with_suffix(".json")) if p.is_file()]
+    return checkpoint_file(str(path), str([(s.st_mtime_ns, s.st_size) for s in stamps]))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -126,6 +145,45 @@ def preflight_report(
 ) -> Preflight:
     """The pre-flight report of a checkpoint on windows of a text."""
     return preflight.report(_checkpoint, _text, _windows, seed)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def behaviour(
+    checkpoint: str, protocol: str, drawn: str, _given: tuple[GPT, Protocol, Tensor | None], _progress: Progress
+) -> Behaviour:
+    """How well a checkpoint predicts the last copy after three contexts; `drawn` is the text whose frequencies are used."""
+    return copying.measure(*_given, progress=_progress)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def circuit(checkpoint: str, longest: int, seed: int, _model: GPT, _progress: Progress) -> Circuit:
+    """What every head of a checkpoint does on repeats."""
+    return induction.measure_heads(_model, longest, seed=seed, progress=_progress)
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def interventions(
+    key: str, _given: tuple[GPT, Circuit, Behaviour, Protocol, Tensor | None], _progress: Progress
+) -> Interventions:
+    """What is left of copying without heads; the key names checkpoint, protocol and text."""
+    return induction.intervene(*_given, progress=_progress)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def copying_in_text(
+    checkpoint: str, windows: str, seed: int, _model: GPT, _windows: Tensor
+) -> tuple[Repeated | None, Counterfactual | None]:
+    """Repeats in windows of a text, and what replacing one token of them does."""
+    return text_copying.repeated(_model, _windows, seed), text_copying.counterfactual(_model, _windows, seed)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def emergence(
+    checkpoint: str, protocol: str, _paths: dict[int, Path], _protocol: Protocol, _progress: Progress
+) -> pd.DataFrame:
+    """Copying and its heads over the snapshots of a training run."""
+    models = ((step, checkpoint_of(path).model) for step, path in sorted(_paths.items()))
+    return induction.emergence(models, _protocol, lambda done: _progress(done / len(_paths)))
 
 
 def with_progress(label: str, work: Callable[[Progress], T]) -> T:

@@ -19,6 +19,7 @@ FOLDER = APP.parent / "checkpoints"
 QUESTIONS = {
     "pages/atlas.py": ("Atlas", "which heads can a person name?"),
     "pages/ablation.py": ("Ablation", "which parts does the model depend on?"),
+    "pages/induction.py": ("Induction", "does it copy from its context, and by which circuit?"),
 }
 
 CHECKPOINT = "checkpoint"  # widget: which checkpoint
@@ -42,6 +43,9 @@ MODE, UNIT = "mode", "unit"  # widgets: how it is taken away; nats or bits/char
 CONTROL = "control_head"  # widget: the head beside it
 LAYERS = "whole_layers"  # widget: show attention and MLPs too
 BROKEN = "broken_text"  # widget: the text that is shown broken
+HALF, COPIES, SEQUENCES = "repeat", "copies", "sequences"  # widgets: how random tokens are repeated
+MARGIN, SOURCE = "margin", "tokens"  # widgets: the gain that would matter; how random tokens are drawn
+INDUCTION_VIEW = "look"  # widget: which figure of the Induction page
 SENTENCE = "sentence"  # widget: the visitor's own sentence
 
 # Streamlit leaves a tenth of a projector's height free above the title; claim and picture belong on the first screen.

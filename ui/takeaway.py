@@ -26,6 +26,7 @@ def takeaway(
     chart: alt.Chart | alt.LayerChart | None,
     code: str,
     keys: Sequence[str],
+    provenance: str | None = None,
 ) -> None:
     """The provenance line and, beside it, the table as CSV, the figure as SVG, a link to this view, and its Python.
 
@@ -36,8 +37,9 @@ def takeaway(
         chart: the main figure; None when there is nothing to draw.
         code: gives the same numbers from `interp_core`.
         keys: the page's own widgets that belong to the view.
+        provenance: where the numbers come from; the bench by default.
     """
-    st.caption(bench.provenance)
+    st.caption(provenance or bench.provenance)
     with st.container(horizontal=True, gap="small"):
         st.download_button(
             "CSV", table.to_csv(index=False), f"{name}.csv", "text/csv", icon=":material/table:", on_click="ignore"
@@ -61,15 +63,16 @@ def takeaway(
             st.code(code, language="python")
 
 
-def load_lines(bench: Bench) -> str:
-    """The first lines of every page's Python: the checkpoint, the text and the windows on the bench."""
-    (count, length), seed = bench.windows.shape, bench.seed
+def load_lines(bench: Bench, *techniques: str) -> str:
+    """The first lines of every page's Python: the modules, the checkpoint, the text and the windows on the bench."""
+    (count, length), seed, text = bench.windows.shape, bench.seed, _text_call(bench)
+    needed = {"checkpoints", "corpora", *techniques} | {name for name in ("samples", "synthetic") if f"{name}." in text}
     return "\n".join(
         [
-            "from interp_core import ablation, atlas, checkpoints, corpora, samples, synthetic",
+            f"from interp_core import {', '.join(sorted(needed))}",
             "",
             f"checkpoint = {_checkpoint_call(bench.checkpoint)}",
-            f"text = {_text_call(bench)}",
+            f"text = {text}",
             f"windows = corpora.windows(text.validation, {length - 1}, count={count}, seed={seed})",
         ]
     )

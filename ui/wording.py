@@ -32,7 +32,8 @@ SCORE_NAMES = {
 def plus_minus(interval: Interval) -> str:
     """An estimate with half the width of its interval, to the digits that the interval deserves."""
     digits = 2 if interval.half_width >= FINE else 3
-    return f"{interval.estimate:.{digits}f} ±{interval.half_width:.{digits}f}"
+    estimate = round(interval.estimate, digits) + 0.0  # no "-0.000"
+    return f"{estimate:.{digits}f} ±{interval.half_width:.{digits}f}"
 
 
 def stands_out(best: Standout, control: pd.DataFrame) -> bool:
