@@ -86,7 +86,7 @@ class Behaviour:
     @property
     def course_gain(self) -> Interval:
         """First copy minus last copy, as the course's notebook measures: confounded with position and with vocabulary. Nats."""
-        return interval(self.first_copy.mean(1) - self.losses["same"][:, 1:].mean(1), self.seed)
+        return _course_gain(self.first_copy, self.losses["same"], self.seed)
 
     @property
     def copying_at_most(self) -> float:
@@ -155,6 +155,13 @@ def measure(
 
 
 @torch.no_grad()
+def course_gain(model: GPT, protocol: Protocol, frequencies: Float[Tensor, "d_vocab"] | None = None) -> Interval:
+    """`Behaviour.course_gain` alone, which needs only one of the three contexts. Nats."""
+    losses = _losses(model, conditions(model.config.d_vocab, protocol, frequencies)["same"], protocol)
+    return _course_gain(losses[:, : protocol.half - 1], losses[:, -protocol.half :], protocol.seed)
+
+
+@torch.no_grad()
 def gain_under(
     model: GPT, protocol: Protocol, frequencies: Float[Tensor, "d_vocab"] | None, edits: Edits
 ) -> Float[np.ndarray, "sequence"]:
@@ -162,6 +169,10 @@ def gain_under(
     made = conditions(model.config.d_vocab, protocol, frequencies)
     mean = {c: _losses(model, made[c], protocol, edits)[:, 1 - protocol.half :].mean(1) for c in ("same", "shuffled")}
     return mean["shuffled"] - mean["same"]
+
+
+def _course_gain(first: Float[np.ndarray, "sequence first_target"], last: Losses, seed: int) -> Interval:
+    return interval(first.mean(1) - last[:, 1:].mean(1), seed)
 
 
 def _losses(model: GPT, sequences: Sequences, protocol: Protocol, edits: Edits | None = None) -> Losses:

@@ -1,7 +1,7 @@
 """Trains a small GPT: a generator of records, and a command that writes a checkpoint with its card.
 
     python -m interp_core.training --text tiny-shakespeare --out checkpoints/shakespeare.pt
-    python -m interp_core.training --text successors --layers 2 --d-mlp 0 --steps 1000 --out checkpoints/induction.pt
+    python -m interp_core.training --text successors --layers 2 --d-mlp 0 --out my-induction.pt
 
 Matrices inside the blocks are trained by Muon (Jordan et al. 2024), all else by AdamW; both learning rates warm up, then
 fall linearly to zero. Everything random at a step depends on the seed and the step alone.

@@ -46,5 +46,5 @@ def test_what_is_no_vocabulary_is_refused(vocabulary: list[str], message: str) -
 def test_numbers_stand_in_for_an_unknown_vocabulary() -> None:
     tokenizer = NumberTokenizer(30)
     assert tokenizer.decode([3, 29]) == "⟨3⟩⟨29⟩"
-    with pytest.raises(ValueError, match="upload the text that it was trained on"):
+    with pytest.raises(ValueError, match="choose a synthetic text, or, if it was trained on a text, upload that"):
         tokenizer.encode("abc")

@@ -101,3 +101,42 @@ def test_the_command_writes_a_checkpoint_with_its_card(tmp_path: Path, capsys: p
     assert card["text"]["sha256"] == text.sha256
     assert card["recipe"]["steps"] == card["step"] == 20
     assert card["command"].startswith("python -m interp_core.training --text python-docs")
+
+
+def test_snapshots_are_spaced_in_the_logarithm_and_end_before_the_last_step() -> None:
+    steps = training.snapshot_steps(800, 9)
+    assert len(steps) == 9
+    assert steps[0] == training.FIRST_SNAPSHOT
+    assert steps[-1] < 800
+    ratios = [later / earlier for earlier, later in zip(steps, steps[1:], strict=False)]
+    assert max(ratios) / min(ratios) < 1.1
+    assert training.snapshot_steps(800, 0) == []
+    assert all(step < 20 for step in training.snapshot_steps(20, 5))
+
+
+def test_the_command_learns_synthetic_sequences_and_keeps_snapshots(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    out = tmp_path / "small.pt"
+    shape = ["--layers", "2", "--heads", "2", "--d-model", "16", "--d-mlp", "0", "--d-vocab", "9", "--context", "12"]
+    few = ["--steps", "60", "--batch", "4", "--snapshots", "2"]
+    assert training.main(["--text", "alphabet", "--out", str(out), *shape, *few]) == 0
+    capsys.readouterr()
+    checkpoint = checkpoints.load(out)
+    assert checkpoint.vocabulary_source == "none: trained on numbers"
+    assert (checkpoint.model.config.d_mlp, checkpoint.model.config.d_vocab) == (0, 9)
+    assert checkpoint.card["text"]["name"] == "alphabet"
+    assert "bits_per_char" not in checkpoint.card
+    snapshots = checkpoints.find_snapshots(out)
+    assert list(snapshots) == training.snapshot_steps(60, 2)
+    early = checkpoints.load(snapshots[30]).model
+    assert early.config == checkpoint.model.config
+    assert not torch.equal(early.head.weight, checkpoint.model.head.weight)
+    assert checkpoints.find(tmp_path) == [out]
+
+
+def test_synthetic_batches_are_fresh_and_seeded() -> None:
+    one, two = (training.synthetic_batches("successors", 9, 12, Recipe(batch=4)) for _ in range(2))
+    assert torch.equal(one(3), two(3))
+    assert not torch.equal(one(3), one(4))
+    assert one(0).shape == (4, 13)

@@ -117,10 +117,15 @@ def forget_head() -> None:
 
 
 def default_to(key: str, options: Sequence[str], default: str) -> None:
-    """Gives a selectbox its default where neither the visitor nor the address has chosen one of its options."""
+    """Gives a selectbox its default where neither the visitor nor the address has chosen one of its options.
+
+    What was chosen on another page is written again: there the same key belonged to another widget, whose value would go
+    with its page.
+    """
     in_address = key not in st.session_state and st.query_params.get(key) in options
-    if not in_address and st.session_state.get(key) not in options:
-        st.session_state[key] = default
+    if not in_address:
+        chosen = st.session_state.get(key)
+        st.session_state[key] = chosen if chosen in options else default
 
 
 def method(page: str) -> str:

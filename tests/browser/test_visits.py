@@ -17,7 +17,7 @@ def test_a_deep_link_as_the_very_first_visit(server: str, page: Page) -> None:
     page.goto(f"{server}/atlas?head=L2H1&view=one+head")
     settled(page)
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
-    expect(page.locator("[data-testid=stSidebarNav] a")).to_have_count(3)
+    expect(page.locator("[data-testid=stSidebarNav] a")).to_have_count(4)
     expect(page.locator("[data-testid=stSidebar]")).to_contain_text("816,640 parameters")
     expect(page.locator("h1")).to_have_text("Atlas")
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(2)
@@ -70,4 +70,34 @@ def test_a_click_in_the_map_of_parts_makes_it_the_claim(server: str, page: Page)
     assert "part=L3H" in page.url
     page.get_by_role("link", name="in the Atlas").click()
     settled(page)
-    assert shown_head(page).startswith("L3H")
+    chosen = shown_head(page)
+    assert chosen.startswith("L3H")
+    for name in ("Induction", "Ablation", "Induction"):
+        page.locator("[data-testid=stSidebarNav] a", has_text=name).click()
+        settled(page)
+        expect(page.locator("h1")).to_have_text(name)
+        if name == "Ablation":
+            expect(page.locator("[data-testid=stMetric]").first).to_contain_text(f"without {chosen}")
+        else:
+            assert shown_head(page) == chosen
+
+
+def test_a_deep_link_to_the_plane_of_heads_and_a_click_in_it(server: str, page: Page) -> None:
+    page.goto(f"{server}/induction?checkpoint=induction&look=heads&repeat=20")
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    expect(page.locator("[data-testid=stMain]")).to_contain_text("induction circuit present")
+    expect(page.locator("[data-testid=stMain]")).to_contain_text("2 copies of 20 random tokens")
+    assert shown_head(page).startswith("L1H")
+    plane = page.locator(".st-key-plane [data-testid=stVegaLiteChart]").first
+    box = plane.bounding_box()
+    assert box is not None
+    assert box["y"] < 300, "claim and picture belong on the first screen"
+    label = plane.locator("text=/^L0H/").first.bounding_box()  # the previous-token head lies left below its name
+    if label is not None:
+        page.mouse.click(label["x"] - 12, label["y"] + label["height"] / 2 + 10)
+        settled(page)
+    page.get_by_role("link", name="in the Atlas").click()
+    settled(page)
+    expect(page.locator("h1")).to_have_text("Atlas")
+    assert shown_head(page).startswith("L")

@@ -11,6 +11,7 @@ CONDITIONS = {"same": "#0072B2", "shuffled": "#E69F00", "unrelated": "#999999"}
 ROLES = {"previous-token": "#D55E00", "matching": "#009E73", "neither": "#999999"}
 LINE = "#CC79A7"
 HEIGHT = 350
+WIDE = 0.6  # share of attention that the plane shows at least
 
 
 def by_position(table: pd.DataFrame, uniform: float, unit: str = "nats") -> alt.LayerChart:
@@ -55,7 +56,12 @@ def plane(table: pd.DataFrame, joins: pd.DataFrame, selected: str | None) -> alt
         joins: lower, upper, x, y, x2, y2, k_composition, random_high.
         selected: the head whose point is framed.
     """
-    x = alt.X("matched_score:Q", title="matching: attention to what followed earlier, above an unrelated context's")
+    least, most = min(-0.05, table["matched_score_low"].min()), max(WIDE, table["matched_score_high"].max())
+    x = alt.X(
+        "matched_score:Q",
+        title="matching: attention to what followed earlier, above an unrelated context's",
+        scale=alt.Scale(domain=[float(least), float(most)], nice=False),  # noise is not blown up to fill the plane
+    )
     y = alt.Y("copying_score:Q", title="copying score of the OV circuit", scale=alt.Scale(domain=[-1.05, 1.05]))
     named_last = table.sort_values("role", key=lambda roles: roles != "neither")  # what has a role lies on top
     base = alt.Chart(named_last.assign(chosen=named_last["head"] == selected))

@@ -214,7 +214,7 @@ def interventions(study: Study, head: str) -> alt.LayerChart:
     st.altair_chart(chart, alt="The copying gain that is left without each head, with intervals.")
     st.caption(
         "Each head is replaced by its mean over unrelated sequences. Dashed: the intact model. A head that copying needs "
-        "moves the gain towards 0, a control head of the same loudness does not."
+        "moves the gain towards 0; a control head, as loud, should move it less."
     )
     return chart
 
