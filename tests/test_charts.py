@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from ui.charts import ablation
+from ui.charts import ablation, induction
 from ui.charts import atlas as charts
 from ui.charts.theme import svg
 
@@ -114,3 +114,57 @@ def test_the_lines_of_a_ranking_are_named_within_the_frame() -> None:
     assert "bigram counts" in drawn
     assert "uniform" in drawn
     assert chart.to_dict()["layer"][-1]["encoding"]["y"] == {"value": "height"}
+
+
+def test_the_plane_is_not_filled_with_noise() -> None:
+    """Heads that match nothing lie together at the left, whatever their spread."""
+    table = pd.DataFrame(
+        {
+            "head": ["L0H0", "L1H0"],
+            "role": ["previous-token", "neither"],
+            "matched_score": [0.0, 0.004],
+            "matched_score_low": [-0.001, 0.002],
+            "matched_score_high": [0.001, 0.006],
+            "copying_score": [0.1, -0.2],
+            "previous_token_score": [0.9, 0.1],
+        }
+    )
+    joins = pd.DataFrame(columns=["lower", "upper", "x", "y", "x2", "y2", "k_composition", "random_high"])
+    picture = svg(induction.plane(table, joins, "L1H0"))
+    assert "L0H0" in picture
+    assert "L1H0" in picture
+    assert "0.5" in picture
+    joined = pd.DataFrame([["L0H0", "L1H0", 0.0, 0.1, 0.004, -0.2, 0.3, 0.1]], columns=joins.columns)
+    assert svg(induction.plane(table, joined, None)).count("<line") > picture.count("<line")
+
+
+def test_every_figure_of_the_induction_page_can_be_taken_away() -> None:
+    conditions = pd.DataFrame(
+        [(c, i, 1.0 + i, 0.9 + i, 1.1 + i) for c in induction.CONDITIONS for i in range(3)],
+        columns=["condition", "position", "loss", "low", "high"],
+    )
+    picture = svg(induction.by_position(conditions, 4.17))
+    assert all(name in picture for name in (*induction.CONDITIONS, "guessing, ln V = 4.17"))
+    around = pd.DataFrame(
+        {"head": "L1H1", "offset": [0, 1], "attention": [0.0, 0.5], "low": [0, 0.4], "high": [0, 0.6]}
+    )
+    assert "L1H1" in svg(induction.around_match(around))
+    left = pd.DataFrame(
+        {"name": ["a", "b"], "kind": ["circuit", "control"], "gain": [0, 3], "low": [0, 2], "high": [1, 4]}
+    )
+    assert "control" in svg(induction.without(left, 3.0))
+    effects = pd.DataFrame({"name": ["difference"], "effect": [0.1], "low": [0.0], "high": [0.2]})
+    assert "difference" in svg(induction.differences(effects))
+    steps = pd.DataFrame(
+        {
+            "step": [30, 100, 800],
+            "copying_gain_nats": [0.0, 1.0, 3.0],
+            "copying_gain_nats_low": [0.0, 0.9, 2.9],
+            "copying_gain_nats_high": [0.1, 1.1, 3.1],
+            "best_match": [0.0, 0.2, 0.5],
+            "best_previous": [0.1, 0.5, 0.9],
+        }
+    )
+    picture = svg(induction.emergence(steps))
+    assert "copying gain, nats" in picture
+    assert "share of attention" in picture

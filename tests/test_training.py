@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -108,7 +109,7 @@ def test_snapshots_are_spaced_in_the_logarithm_and_end_before_the_last_step() ->
     assert len(steps) == 9
     assert steps[0] == training.FIRST_SNAPSHOT
     assert steps[-1] < 800
-    ratios = [later / earlier for earlier, later in zip(steps, steps[1:], strict=False)]
+    ratios = [later / earlier for earlier, later in itertools.pairwise(steps)]
     assert max(ratios) / min(ratios) < 1.1
     assert training.snapshot_steps(800, 0) == []
     assert all(step < 20 for step in training.snapshot_steps(20, 5))
