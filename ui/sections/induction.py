@@ -179,9 +179,10 @@ def heads(study: Study, head: str) -> alt.LayerChart:
         alt="Heads by matching and copying score; lines join previous-token heads to matching heads.",
     )  # fmt: skip
     st.caption(
-        f"An induction head lies top right; a head counts from {PRESENT} of its attention on. Lines go from previous-token heads to matching heads: thicker is more "
-        "K-composition, dashed is no more than random matrices of the same shape. **Click a head.** The copying score follows "
-        "the direct path from embedding to unembedding and ignores MLPs and heads below."
+        f"An induction head lies top right; a head counts from {PRESENT} of its attention on. Lines go from previous-token "
+        "heads to matching heads: thicker is more K-composition, dashed is no more than random matrices of the same shape. "
+        "**Click a head.** The copying score follows the direct path from embedding to unembedding and ignores MLPs and heads "
+        "below."
     )
     return chart
 
