@@ -92,7 +92,14 @@ def plane(table: pd.DataFrame, joins: pd.DataFrame, selected: str | None) -> alt
         .mark_text(dx=12, dy=-10, align="left", fontSize=FONT, fontWeight="bold", color="#888888")
         .encode(x=x, y=y, text="head:N")
     )
-    lines = (
+    lines = _joining(joins)
+    layers = (lines + ends + points + names) if len(joins) else (ends + points + names)
+    return themed(layers.properties(height=HEIGHT))
+
+
+def _joining(joins: pd.DataFrame) -> alt.Chart:
+    """Lines between heads: thicker is more composition, dashed is no more than random."""
+    return (
         alt.Chart(joins)
         .mark_rule(color=ROLES["previous-token"])
         .encode(
@@ -110,8 +117,6 @@ def plane(table: pd.DataFrame, joins: pd.DataFrame, selected: str | None) -> alt
             ],
         )
     )
-    layers = (lines + ends + points + names) if len(joins) else (ends + points + names)
-    return themed(layers.properties(height=HEIGHT))
 
 
 def around_match(table: pd.DataFrame) -> alt.LayerChart:

@@ -57,8 +57,7 @@ class Study:
 
     def behaviour(self) -> Behaviour:
         """How well the last copy is predicted after each context."""
-        drawn = "" if self.source == UNIFORM else self.bench.text.sha256
-        return self._measured(self.bench.checkpoint.sha256, self.model, self.protocol, drawn, self.frequencies)
+        return self._measured(self.bench.checkpoint.sha256, self.model, self.protocol, self._drawn, self.frequencies)
 
     def circuit(self) -> Circuit:
         """What every head does on repeats."""
@@ -70,7 +69,7 @@ class Study:
 
     def interventions(self) -> Interventions:
         """What is left of copying without the heads of the circuit, and without control heads."""
-        key = f"{self.bench.checkpoint.sha256} {self.protocol} {self.source and self.bench.text.sha256} {self.source}"
+        key = f"{self.bench.checkpoint.sha256} {self.protocol} {self._drawn}"
         given = (self.model, self.circuit(), self.behaviour(), self.protocol, self.frequencies)
         return cache.with_progress(
             "Taking heads away and measuring what is left of copying",
@@ -118,6 +117,11 @@ class Study:
                 checkpoint.sha256, str(self.protocol), {**snapshots, **last}, self.protocol, tell
             ),
         )
+
+    @property
+    def _drawn(self) -> str:
+        """Names the frequencies in a cache's key."""
+        return "" if self.source == UNIFORM else self.bench.text.sha256
 
     def _measured(self, name: str, model: GPT, protocol: Protocol, drawn: str, frequencies: Tensor | None) -> Behaviour:
         return cache.with_progress(
