@@ -58,7 +58,7 @@ def judge(
         ValueError: there is copying, but no interventions are given.
     """
     gain, components = behaviour.copying_gain, (_previous_words(circuit), _matching_words(circuit))
-    size = f"Copying gain {_nats(gain)}: order alone is worth that much on the same targets."
+    size = f"Copying gain {_nats(gain)}: the right order instead of a wrong one is worth that much."
     if behaviour.copying_at_most < margin:
         return _absent(behaviour, components, control, margin)
     if gain.low <= margin:
@@ -68,12 +68,15 @@ def judge(
         )
     if interventions is None:
         raise ValueError("this model copies: give what `intervene` measures, so that the heads can be judged")
-    found, missing = _heads(circuit)
+    if behaviour.vocabulary_gain.high < 0:
+        size += " Part of it is being misled: after shuffled tokens it does worse than after unrelated ones."
+    found, missing, unclear = _heads(circuit)
     if missing:
         shifted = _shifted_words(circuit)
-        reasons = (size, *missing, *([shifted] if shifted else []))
+        reasons = (size, *missing, *([shifted] if shifted else []), _costliest(interventions))
         return Verdict("other", components, reasons, "Look at the profile around the match and at the interventions.")
     causes, doubts = _causes(circuit, interventions)
+    doubts = [*unclear, *doubts]
     if doubts:
         wait = "Heads may back each other up: look at pairs on the Ablation page, or use more sequences."
         return Verdict("undecided", components, (size, *found, *causes, *doubts), wait)
@@ -87,11 +90,9 @@ def _absent(behaviour: Behaviour, components: tuple[str, ...], control: Interval
         lost = "But no model known to copy is at hand to show that this protocol finds copying at all."
         return Verdict("undecided", components, (bound, lost), "Put checkpoints/induction.pt back.")
     if control.low <= margin:
-        lost = (
-            f"But a model known to copy gets only {_nats(control)} by the same protocol, so it could not have shown it."
-        )
+        lost = f"But a model known to copy gets only {_nats(control)} this way, so it could not have shown it."
         return Verdict("undecided", components, (bound, lost), "Make the repeat longer, or use more sequences.")
-    reasons = [bound, f"The same protocol finds {_nats(control)} in a model known to copy."]
+    reasons = [bound, f"A model known to copy gets {_nats(control)} this way."]
     if gain.high < 0:
         reasons.append(f"The order of the earlier tokens makes it worse ({_nats(gain)}).")
     if vocabulary.low > margin:
@@ -108,21 +109,33 @@ def _absent(behaviour: Behaviour, components: tuple[str, ...], control: Interval
     return Verdict("absent", components, tuple(reasons), "Change the tokens, the length or the margin: does it hold?")
 
 
-def _heads(circuit: Circuit) -> tuple[list[str], list[str]]:
-    """What the textbook asks for and is there, and what is not."""
-    found, missing = [], []
+def _heads(circuit: Circuit) -> tuple[list[str], list[str], list[str]]:
+    """What the textbook asks for and is there, what is not, and what cannot be told from these sequences."""
+    found: list[str] = []
+    missing: list[str] = []
+    unclear: list[str] = []
     if circuit.candidate is None or circuit.feeder is None:
-        return [], ["One layer cannot hold a circuit of two."]
-    previous, match = circuit.previous(circuit.feeder), circuit.match(circuit.candidate)
-    if previous.low > PRESENT:
-        found.append(f"{circuit.feeder} looks at the token before ({_share(previous)}).")
-    else:
-        missing.append(f"No head below {circuit.candidate} looks at the token before (best {_share(previous)}).")
-    if match.low > PRESENT:
-        found.append(f"{circuit.candidate} looks at what followed the same token earlier ({_share(match)}).")
-    else:
-        missing.append(f"No head looks at what followed the same token earlier (best {_share(match)}).")
-    return found, missing
+        return found, ["One layer cannot hold a circuit of two."], unclear
+    asked = [
+        (circuit.feeder, circuit.previous(circuit.feeder), f"below {circuit.candidate} ", "the token before"),
+        (circuit.candidate, circuit.match(circuit.candidate), "", "what followed the same token earlier"),
+    ]
+    for head, score, where, place in asked:
+        if score.low > PRESENT:
+            found.append(f"{head} looks at {place} ({_share(score)}).")
+        elif score.high < PRESENT:
+            missing.append(f"No head {where}looks at {place} with {PRESENT} of its attention (best {_share(score)}).")
+        else:
+            unclear.append(
+                f"Whether {head} looks at {place} with {PRESENT} of its attention is unclear ({_share(score)})."
+            )
+    return found, missing, unclear
+
+
+def _costliest(interventions: Interventions) -> str:
+    """The head without which copying suffers most."""
+    row = interventions.table.sort_values("change_nats").iloc[0]
+    return f"Of the heads taken away, {row['head']} ({row['role']}) costs most: {row['change_nats']:+.2f} nats of the gain."
 
 
 def _causes(circuit: Circuit, interventions: Interventions) -> tuple[list[str], list[str]]:
@@ -134,9 +147,9 @@ def _causes(circuit: Circuit, interventions: Interventions) -> tuple[list[str], 
         assert head is not None
         change = Interval(*(float(table[f"change_nats{end}"][head]) for end in ("", "_low", "_high")))
         against = interventions.against_control(head)
-        beyond = "" if against is None else f", {_nats(against)} beyond a control head"
+        beyond = ", but no control head is left" if against is None else f", {_nats(against)} beyond a control head"
         words = f"Without {head} the copying gain changes by {_nats(change)}{beyond}."
-        needed = change.high < 0 and (against is None or against.high < 0)
+        needed = change.high < 0 and against is not None and against.high < 0
         (causes if needed else doubts).append(words)
     return causes, doubts
 
@@ -168,7 +181,9 @@ def _shifted_words(circuit: Circuit) -> str | None:
 
 
 def _presence(head: str, score: Interval) -> str:
-    return f"present, {head} ({_share(score)})" if score.low > PRESENT else f"absent (best {head}, {_share(score)})"
+    if score.low > PRESENT:
+        return f"present, {head} ({_share(score)})"
+    return f"{'absent' if score.high < PRESENT else 'unclear'} (best {head}, {_share(score)})"
 
 
 def _nats(value: Interval) -> str:

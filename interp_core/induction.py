@@ -232,13 +232,20 @@ def _match_left(model: GPT, circuit: Circuit, protocol: Protocol, edit: Edits) -
 
 def _roles(circuit: Circuit) -> dict[str, str]:
     """The heads to take away, and why."""
-    found = {circuit.peak[0]: "looks most around the match", circuit.feeder: "previous-token"}
-    found |= {circuit.candidate: "matching"}
-    return {head: role for head, role in reversed(found.items()) if head is not None}
+    found: dict[str, str] = {}
+    if circuit.candidate is not None:
+        present = circuit.match(circuit.candidate).low > PRESENT
+        found[circuit.candidate] = "matching" if present else "best at matching, too weak"
+    if circuit.feeder is not None:
+        present = circuit.previous(circuit.feeder).low > PRESENT
+        found[circuit.feeder] = "previous-token" if present else "best at the previous token, too weak"
+    if circuit.peak[1] != 1:
+        found[circuit.peak[0]] = "looks most around the match"
+    return found
 
 
 def _controls(circuit: Circuit) -> dict[str, str]:
-    """For each head that is taken away, another that is as loud and neither matches nor looks one back."""
+    """For each head that is taken away, the nearest in loudness that neither matches nor looks one back."""
     table = circuit.table.set_index("head")
     quiet = table[["matched_score", "previous_token_score"]].max(axis=1) < PRESENT
     found = {}

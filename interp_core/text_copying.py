@@ -3,7 +3,7 @@
 Two questions. *Repeated*: is a token predicted better where its trigram stood earlier in the window than where the same
 trigram did not? That is a correlation: what is repeated is also what the passage is about. *Counterfactual*: replace the
 token that ended the earlier copy. If the model copies from there, the repeat gets harder to predict, and harder than after
-replacing the same token where it stood in other company, which takes as much from what is *around*.
+replacing the same token where it stood in other company, which takes about as much from what is *around*.
 """
 
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ def _repeat(
     for place in rng.permutation(places[once & (places - first >= APART)]):
         copy, target = int(first[place]) + 2, int(place) + 2
         same = np.flatnonzero(tokens[: target - APART] == tokens[target])
-        elsewhere = same[(same > 0) & (tokens[same - 1] != tokens[target - 1])]
+        elsewhere = same[(same > 0) & (tokens[same - 1] != tokens[target - 1]) & ~np.isin(same, [copy - 2, copy - 1])]
         if len(elsewhere):
             return copy, int(rng.choice(elsewhere)), target
     return None

@@ -39,7 +39,7 @@ claim, beside, null = st.columns(3)
 claim.metric(
     f"copying gain, nats (95%: at most {behaviour.copying_at_most:.3f})",
     wording.plus_minus(behaviour.copying_gain),
-    help="What the order of the earlier tokens is worth: loss after the same tokens shuffled, minus loss after them in order.",
+    help="What the right order of the earlier tokens is worth against a wrong one: loss after them shuffled, minus in order.",
 )
 if control is not None:
     gain, protocol = control
@@ -65,8 +65,10 @@ with about:
 with figure:
     chart = section.VIEWS[view](study, head)
 
+known_half = control[1].half if control is not None else study.protocol.half
 p, uniform = study.protocol, study.source == section.UNIFORM
 drawn = "None" if uniform else "torch.bincount(text.train, minlength=checkpoint.model.config.d_vocab).float()"
+known_drawn = ", frequencies" if bench.checkpoint.model.config.d_vocab == section.CONTROL_TOKENS else ""
 code = f"""import torch
 
 {load_lines(bench, "copying", "copying_verdict", "induction")}
@@ -76,7 +78,7 @@ behaviour = copying.measure(checkpoint.model, protocol, frequencies)
 circuit = induction.measure_heads(checkpoint.model, protocol.half, seed={p.seed})
 interventions = induction.intervene(checkpoint.model, circuit, behaviour, protocol, frequencies)
 known = checkpoints.load("checkpoints/{section.CONTROL}.pt").model
-control = copying.measure(known, copying.Protocol({protocol.half if control else p.half}, {p.copies}, {p.sequences}, {p.seed}))
+control = copying.measure(known, copying.Protocol({known_half}, {p.copies}, {p.sequences}, {p.seed}){known_drawn})
 print(copying_verdict.judge(behaviour, circuit, interventions, control.copying_gain, margin={study.margin}))
 print(behaviour.copying_gain, circuit.table)"""
 takeaway(bench, "induction", behaviour.table(), chart, code, KEYS, study.provenance)

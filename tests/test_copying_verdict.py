@@ -169,3 +169,31 @@ def test_verdict_on_untrained_models_is_never_copying() -> None:
     config = ModelConfig(d_vocab=13, context=24, d_model=16, heads=2, layers=2, d_head=8, d_mlp=32)
     kinds = [judged(GPT(config, seed), Protocol(half=12, sequences=60, seed=seed)).kind for seed in range(20)]
     assert set(kinds) == {"absent"}
+
+
+def test_verdict_needs_a_control_head_before_it_says_present() -> None:
+    """Where every head looks like one of the circuit, nothing is left to compare with."""
+    model, protocol = wired_induction(), Protocol(half=10, sequences=100)
+    behaviour, circuit = copying.measure(model, protocol), induction.measure_heads(model, 10)
+    interventions = induction.intervene(model, circuit, behaviour, protocol)
+    alone = interventions.table.assign(control_for=[()] * len(interventions.table))
+    found = copying_verdict.judge(behaviour, circuit, replace(interventions, table=alone), BELIEVED)
+    assert found.kind == "undecided"
+    assert any("no control head is left" in reason for reason in found.reasons)
+
+
+def test_verdict_on_a_head_at_the_threshold_is_undecided() -> None:
+    """Neither found nor shown to be missing: its interval holds the share from which a head counts."""
+    model, protocol = wired_induction(), Protocol(half=10, sequences=100)
+    behaviour, circuit = copying.measure(model, protocol), induction.measure_heads(model, 10)
+    interventions = induction.intervene(model, circuit, behaviour, protocol)
+    moved = circuit.profiles - circuit.profiles[1::2, 3, circuit.offsets.index(1)].mean() + induction.PRESENT
+    found = copying_verdict.judge(behaviour, replace(circuit, profiles=moved), interventions, BELIEVED)
+    assert found.kind == "undecided"
+    assert "unclear" in found.components[1]
+
+
+def test_verdict_on_periodic_names_what_costs_most_and_says_that_it_is_misled(control: Interval) -> None:
+    reasons = " ".join(judged(shipped("periodic"), Protocol(), control).reasons)
+    assert "costs most" in reasons
+    assert "it does worse than after unrelated ones" in reasons

@@ -28,7 +28,7 @@ def by_position(table: pd.DataFrame, uniform: float, unit: str = "nats") -> alt.
     base = alt.Chart(table).encode(
         x=alt.X(
             "position:Q",
-            title="position in the last copy (0 cannot be copied)",
+            title="position in the last copy (0 does not count)",
             scale=alt.Scale(nice=False),
             axis=alt.Axis(tickMinStep=1),
         ),

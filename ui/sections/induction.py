@@ -20,8 +20,10 @@ from ui.bench import Bench
 from ui.charts import induction as charts
 
 CONTROL = "induction"  # the shipped checkpoint that is known to copy
+CONTROL_TOKENS = 65  # of its vocabulary
 UNIFORM, AS_TEXT = "uniform", "as in the text"
 SEQUENCES, MOST_SEQUENCES = 300, 1000
+SHORTEST = 4  # tokens of a repeat where there is room: a shuffle of fewer leaves too much of their order
 TEXT_WINDOWS = 256  # of natural text
 
 
@@ -88,13 +90,15 @@ class Study:
             return None
         p = self.protocol
         protocol = Protocol(min(p.half, longest), p.copies, p.sequences, p.seed)
-        return self._measured(known.sha256, known.model, protocol, "", None).copying_gain, protocol
+        alike = known.model.config.d_vocab == self.model.config.d_vocab  # else the frequencies do not fit it
+        drawn = (self._drawn, self.frequencies) if alike else ("", None)
+        return self._measured(known.sha256, known.model, protocol, *drawn).copying_gain, protocol
 
     def untrained(self) -> Interval:
         """The copying gain of an untrained model of the same shape."""
         config = self.model.config
         model = GPT(config, self.protocol.seed)
-        return self._measured(f"untrained {config}", model, self.protocol, "", None).copying_gain
+        return self._measured(f"untrained {config}", model, self.protocol, self._drawn, self.frequencies).copying_gain
 
     def verdict(self) -> Verdict:
         """What can be concluded; heads are taken away only where there is copying to lose."""
@@ -142,9 +146,9 @@ def choose_protocol(bench: Bench) -> Study | None:
         st.error(f"A context of {context} tokens has no room for a repeat: 3 are the least.")
         return None
     half = longest
-    if longest > copying.SHORTEST:
+    if longest > SHORTEST:
         half = st.slider(
-            "Repeat, tokens", copying.SHORTEST, longest, min(32, longest), key=session.HALF, bind="query-params",
+            "Repeat, tokens", SHORTEST, longest, min(32, longest), key=session.HALF, bind="query-params",
             help=f"Up to {longest}: {copies} copies must fit the context of {context}.",
         )  # fmt: skip
     sequences = st.slider("Sequences", 50, MOST_SEQUENCES, SEQUENCES, 50, key=session.SEQUENCES, bind="query-params")
@@ -186,7 +190,7 @@ def heads(study: Study, head: str) -> alt.LayerChart:
         f"An induction head lies top right; a head counts from {PRESENT} of its attention on. Lines go from previous-token "
         "heads to matching heads: thicker is more K-composition, dashed is no more than random matrices of the same shape. "
         "**Click a head.** The copying score follows the direct path from embedding to unembedding and ignores MLPs and heads "
-        "below."
+        "below. Heads are measured on uniform tokens that repeat once."
     )
     return chart
 
@@ -219,7 +223,8 @@ def interventions(study: Study, head: str) -> alt.LayerChart:
     st.altair_chart(chart, alt="The copying gain that is left without each head, with intervals.")
     st.caption(
         "Each head is replaced by its mean over unrelated sequences. Dashed: the intact model. A head that copying needs "
-        "moves the gain towards 0; a control head, as loud, should move it less."
+        "moves the gain towards 0; a control head, the nearest in loudness, should move it less."
+        " Where it does not, copying needs other heads than the textbook's."
     )
     return chart
 
@@ -272,8 +277,8 @@ def emergence(study: Study, head: str) -> alt.LayerChart | None:
     chart = charts.emergence(table)
     st.altair_chart(chart, alt="Copying gain, previous-token and matching score over training steps.")
     st.caption(
-        "Blue: the copying gain (left). Dashed: the best head's scores (right). The previous-token head, the matching head and "
-        "copying appear together: the phase change of Olsson et al. Steps are on a logarithmic axis."
+        "Blue: the copying gain (left). Dashed: the best head's scores (right). Do the previous-token head, the matching "
+        "head and copying appear together, as in the phase change of Olsson et al.? Steps are on a logarithmic axis."
     )
     return chart
 
