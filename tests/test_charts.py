@@ -150,7 +150,7 @@ def test_every_figure_of_the_induction_page_can_be_taken_away() -> None:
     )
     assert "L1H1" in svg(induction.around_match(around))
     left = pd.DataFrame(
-        {"name": ["a", "b"], "kind": ["circuit", "control"], "gain": [0, 3], "low": [0, 2], "high": [1, 4]}
+        {"name": ["a", "b"], "kind": ["candidate", "control"], "gain": [0, 3], "low": [0, 2], "high": [1, 4]}
     )
     assert "control" in svg(induction.without(left, 3.0))
     effects = pd.DataFrame({"name": ["difference"], "effect": [0.1], "low": [0.0], "high": [0.2]})

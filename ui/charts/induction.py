@@ -147,7 +147,7 @@ def around_match(table: pd.DataFrame) -> alt.LayerChart:
 
 def without(table: pd.DataFrame, intact: float) -> alt.LayerChart:
     """What is left of the copying gain without a head. Columns: name, kind, gain, low, high."""
-    kinds = {"circuit": "#D55E00", "control": "#0072B2"}
+    kinds = {"candidate": "#D55E00", "control": "#0072B2"}
     base = alt.Chart(table).encode(
         y=alt.Y("name:N", sort=list(table["name"]), title=None, axis=alt.Axis(labelLimit=360))
     )

@@ -217,7 +217,7 @@ def interventions(study: Study, head: str) -> alt.LayerChart:
     gain = study.behaviour().copying_gain
     table = found.table.assign(
         name=[_described(row) for row in found.table.to_dict("records")],
-        kind=["control" if role == "control" else "circuit" for role in found.table["role"]],
+        kind=["control" if role == "control" else "candidate" for role in found.table["role"]],
     ).rename(columns={"gain_nats": "gain", "gain_nats_low": "low", "gain_nats_high": "high"})
     chart = charts.without(table[["name", "kind", "gain", "low", "high"]], gain.estimate)
     st.altair_chart(chart, alt="The copying gain that is left without each head, with intervals.")
