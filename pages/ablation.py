@@ -85,7 +85,9 @@ with about:
     )
     st.caption(f"{part.name} taken away in each way, {unit}, with 95% intervals; kl: divergence from the intact model.")
     if part.kind == "head":
-        st.page_link("pages/atlas.py", label=f"{part.name} in the Atlas", icon=":material/arrow_forward:")
+        left, right = st.columns(2)
+        left.page_link("pages/atlas.py", label=f"{part.name} in the Atlas", icon=":material/arrow_forward:")
+        right.page_link("pages/induction.py", label=f"{part.name} in Induction", icon=":material/arrow_forward:")
 
 context, count = bench.windows.shape[1] - 1, len(view.donors.samples["z.0"])
 code = f"""{load_lines(bench, "ablation")}

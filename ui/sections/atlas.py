@@ -135,6 +135,9 @@ def selected_head(bench: Bench, measured: HeadAtlas, labels: Labels, default: st
     mean, low, high = mean_interval(measured.profiles[:, place], measured.seed)
     profile = pd.DataFrame({"offset": np.arange(len(mean)), "attention": mean, "low": low, "high": high})
     _show(charts.offset_profile(profile), f"Mean attention of {head} by distance.", "stretch")
+    left, right = st.columns(2)
+    left.page_link("pages/ablation.py", label=f"{head} in Ablation", icon=":material/arrow_forward:")
+    right.page_link("pages/induction.py", label=f"{head} in Induction", icon=":material/arrow_forward:")
     return head
 
 
