@@ -247,14 +247,20 @@ def _roles(circuit: Circuit) -> dict[str, str]:
 def _controls(circuit: Circuit) -> dict[str, str]:
     """For each head that is taken away, the nearest in loudness that neither matches nor looks one back."""
     table = circuit.table.set_index("head")
-    quiet = table[["matched_score", "previous_token_score"]].max(axis=1) < PRESENT
-    found = {}
+    table = table[~table.index.isin(_roles(circuit))]
+    strength, layers = (
+        table[["matched_score", "previous_token_score"]].max(axis=1),
+        circuit.table.set_index("head")["layer"],
+    )
+    found, loud = {}, circuit.table.set_index("head")["output_norm"]
     for head in _roles(circuit):
-        others = table[quiet & ~table.index.isin(_roles(circuit))]
-        near = others[others["layer"] == table["layer"][head]]
+        others = table[strength < PRESENT]
+        near = others[others["layer"] == layers[head]]
         pool = others if near.empty else near
         if not pool.empty:
-            found[head] = str((pool["output_norm"] - table["output_norm"][head]).abs().idxmin())
+            found[head] = str((pool["output_norm"] - loud[head]).abs().idxmin())
+        elif not table.empty:  # all are of the kind: the weakest, which makes the comparison harder to pass
+            found[head] = str(strength.idxmin())
     return found
 
 
