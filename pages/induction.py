@@ -42,7 +42,7 @@ claim.metric(
     help="What the right order of the earlier tokens is worth against a wrong one: loss after them shuffled, minus in order.",
 )
 if control is not None:
-    gain, protocol = control
+    gain, protocol, _ = control
     beside.metric(
         f"positive control: {section.CONTROL}, repeat of {protocol.half}", wording.plus_minus(gain),
         help="The same protocol on a model that is known to copy: could it have shown anything?",
@@ -68,7 +68,7 @@ with figure:
 known_half = control[1].half if control is not None else study.protocol.half
 p, uniform = study.protocol, study.source == section.UNIFORM
 drawn = "None" if uniform else "torch.bincount(text.train, minlength=checkpoint.model.config.d_vocab).float()"
-known_drawn = ", frequencies" if bench.checkpoint.model.config.d_vocab == section.CONTROL_TOKENS else ""
+known_drawn = ", frequencies" if control is not None and control[2] else ""
 code = f"""import torch
 
 {load_lines(bench, "copying", "copying_verdict", "induction")}

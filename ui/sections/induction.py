@@ -20,7 +20,6 @@ from ui.bench import Bench
 from ui.charts import induction as charts
 
 CONTROL = "induction"  # the shipped checkpoint that is known to copy
-CONTROL_TOKENS = 65  # of its vocabulary
 UNIFORM, AS_TEXT = "uniform", "as in the text"
 SEQUENCES, MOST_SEQUENCES = 300, 1000
 SHORTEST = 4  # tokens of a repeat where there is room: a shuffle of fewer leaves too much of their order
@@ -78,8 +77,8 @@ class Study:
             lambda tell: cache.interventions(key, given, tell),
         )
 
-    def positive_control(self) -> tuple[Interval, Protocol] | None:
-        """The copying gain of the shipped model that is known to copy, by the same protocol as far as it fits."""
+    def positive_control(self) -> tuple[Interval, Protocol, bool] | None:
+        """Copying gain of the model known to copy, by the protocol as far as it fits, and whether the tokens fit."""
         path = session.FOLDER / f"{CONTROL}.pt"
         try:
             known = cache.checkpoint_of(path)
@@ -92,7 +91,7 @@ class Study:
         protocol = Protocol(min(p.half, longest), p.copies, p.sequences, p.seed)
         alike = known.model.config.d_vocab == self.model.config.d_vocab  # else the frequencies do not fit it
         drawn = (self._drawn, self.frequencies) if alike else ("", None)
-        return self._measured(known.sha256, known.model, protocol, *drawn).copying_gain, protocol
+        return self._measured(known.sha256, known.model, protocol, *drawn).copying_gain, protocol, alike
 
     def untrained(self) -> Interval:
         """The copying gain of an untrained model of the same shape."""
