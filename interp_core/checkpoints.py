@@ -8,7 +8,6 @@ identity is the SHA-256 of its bytes.
 import hashlib
 import io
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -16,14 +15,14 @@ from typing import Any
 
 import torch
 
-from interp_core import layouts
+from interp_core import files, layouts, run_files
 from interp_core.containers import MAX_BYTES, CheckpointError, read_tensors
 from interp_core.layouts import Fact
 from interp_core.model import GPT
 from interp_core.tokenizers import CharTokenizer, NumberTokenizer, Tokenizer
 
 __all__ = [
-    "Checkpoint", "CheckpointError", "Vocabulary", "find", "find_snapshots", "load", "read", "read_card",
+    "Checkpoint", "CheckpointError", "Vocabulary", "find", "load", "read", "read_card",
     "read_vocabulary", "save", "save_snapshot", "vocabulary_of_text", "with_vocabulary",
 ]  # fmt: skip
 
@@ -56,12 +55,12 @@ class Checkpoint:
 
 
 def find(folder: Path | str) -> list[Path]:
-    """The checkpoints in a folder, by name."""
-    return sorted(Path(folder).glob("*.pt"))
+    """The checkpoints in a folder and those of the runs below it (`runs/name/name.pt`), by name."""
+    return sorted([*Path(folder).glob("*.pt"), *(p for p in Path(folder).glob("runs/*/*.pt") if p.stem == p.parent.name)])
 
 
 def load(path: Path | str, vocabulary: Vocabulary | None = None) -> Checkpoint:
-    """Reads a checkpoint and, when it lies beside it, the card.
+    """Reads a checkpoint and, when it lies beside it, the card; a snapshot has its run's card but for what it weighs.
 
     Raises:
         CheckpointError: as `read`.
@@ -70,8 +69,16 @@ def load(path: Path | str, vocabulary: Vocabulary | None = None) -> Checkpoint:
     path = Path(path)
     if path.stat().st_size > MAX_BYTES:
         raise CheckpointError(f"{path.name} has {path.stat().st_size:,} bytes, more than the {MAX_BYTES:,} read here.")
-    card = path.with_suffix(".json")
-    return read(path.read_bytes(), path.stem, read_card(card.read_bytes()) if card.is_file() else None, vocabulary)
+    data, step = path.read_bytes(), run_files.step_of(path)
+    papers = (path if step is None else path.parent).with_suffix(".json")
+    card = read_card(papers.read_bytes()) if papers.is_file() else None
+    if step is None:
+        return read(data, path.stem, card, vocabulary)
+    if card is not None:
+        shared = ("config", "vocabulary", "text", "recipe")
+        card = {name: card[name] for name in shared if name in card}
+        card |= {"step": step, "sha256": hashlib.sha256(data).hexdigest()}
+    return read(data, f"{path.parent.name}@{step}", card, vocabulary)
 
 
 def read(
@@ -186,35 +193,19 @@ def save(path: Path | str, model: GPT, vocabulary: Sequence[str] | None, papers:
         **papers,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, buffer.getvalue())
-    _replace(path.with_suffix(".json"), (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode())
+    files.write(path, buffer.getvalue())
+    files.write(path.with_suffix(".json"), (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode())
     return load(path)
 
 
 def save_snapshot(path: Path | str, step: int, model: GPT) -> Path:
-    """Writes the weights that a run had at a step into the folder of the checkpoint `path`, without a card."""
-    place = _snapshots(path) / f"step-{step:06d}.pt"
+    """Writes the weights that a run had at a step into the folder of the checkpoint `path`, whose card is theirs too."""
+    place = run_files.snapshot(Path(path), step)
     place.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.save(layouts.write(model), buffer)
-    _replace(place, buffer.getvalue())
+    files.write(place, buffer.getvalue())
     return place
-
-
-def find_snapshots(path: Path | str) -> dict[int, Path]:
-    """The snapshots of a checkpoint's training by step; empty where none were kept."""
-    return {int(place.stem.removeprefix("step-")): place for place in sorted(_snapshots(path).glob("step-*.pt"))}
-
-
-def _snapshots(path: Path | str) -> Path:
-    return Path(path).with_suffix("")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Writes beside the place and moves it there, so that no reader ever sees half a file."""
-    beside = path.with_name(f".{path.name}.partial")
-    beside.write_bytes(data)
-    os.replace(beside, path)
 
 
 def _listed(data: bytes, name: str) -> tuple[str, ...]:

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from interp_core import checkpoints, copying, copying_verdict, induction, training
+from interp_core import checkpoints, copying, copying_verdict, induction, lessons, training
 from interp_core.copying import Protocol
 from interp_core.copying_verdict import Verdict
 from interp_core.model import GPT, ModelConfig
 from interp_core.statistics import Interval
-from interp_core.training import Recipe
+from interp_core.training import Recipe, Run
 from tests.conftest import ROOT, random_model
 from tests.wired import MATCHING_HEAD, PREVIOUS_HEAD, wired_induction
 
@@ -77,11 +77,10 @@ def test_verdict_on_induction_in_five_of_five_seeds(seed: int) -> None:
         Recipe(**json.loads((ROOT / "checkpoints/induction.json").read_text())["recipe"]), steps=300, seed=seed
     )
     config = checkpoints.load(ROOT / "checkpoints" / "induction.pt").model.config
-    model = GPT(config, seed)
-    batches = training.synthetic_batches("successors", config.d_vocab, config.context, recipe)
-    *_, last = training.train(model, batches, recipe)
+    run = Run(GPT(config, seed), recipe)
+    *_, last = training.train(run, lessons.of_sequences("successors", config.d_vocab, config.context))
     assert last.step == 300
-    found = judged(model, Protocol(sequences=100))
+    found = judged(run.model, Protocol(sequences=100))
     assert found.kind == "present", found
 
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from interp_core import corpora, preflight, samples, training
+from interp_core import corpora, lessons, preflight, samples, training
 from interp_core.checkpoints import Checkpoint
 from interp_core.model import GPT
 from interp_core.tokenizers import CharTokenizer
-from interp_core.training import Recipe
+from interp_core.training import Recipe, Run
 from tests.conftest import SMALL
 
 TEXT = "abcdefghijk" * 600  # the next character is certain, the frequencies say nothing
@@ -15,10 +15,9 @@ TEXT = "abcdefghijk" * 600  # the next character is certain, the frequencies say
 
 @pytest.fixture(scope="module")
 def model() -> GPT:
-    trained, recipe = GPT(SMALL), Recipe(steps=250, batch=16, dropout=0.0)
-    tokens = CharTokenizer.of_text(TEXT).encode(TEXT)
-    list(training.train(trained, training.text_batches(tokens, SMALL.context, recipe), recipe))
-    return trained
+    run = Run(GPT(SMALL), Recipe(steps=250, batch=16, dropout=0.0))
+    list(training.train(run, lessons.of_text("text", TEXT, SMALL.context)))
+    return run.model
 
 
 def examined(checkpoint: Checkpoint, text: corpora.Text) -> preflight.Preflight:

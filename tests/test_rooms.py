@@ -37,7 +37,7 @@ ALLOWED = {
     "edits": {"model"},
     "samples": {"model"},
     "layouts": {"containers", "model"},
-    "checkpoints": {"containers", "layouts", "model", "tokenizers"},
+    "checkpoints": {"containers", "files", "layouts", "model", "run_files", "tokenizers"},
     "preflight": {"baselines", "checkpoints", "corpora", "model", "statistics"},
     "atlas": BASE,
     "ablation": BASE,
@@ -46,7 +46,13 @@ ALLOWED = {
     "text_copying": BASE,
     "induction": BASE | {"copying"},
     "copying_verdict": {"copying", "induction", "statistics"},
-    "training": BASE | {"checkpoints"},  # its command line writes one
+    "lessons": BASE,
+    "training": BASE | {"checkpoints", "lessons", "run_files"},  # its command line writes them
+    "budget": {"model", "training"},
+    "learning_curves": {"baselines", "lessons", "statistics"},
+    "files": set(),
+    "run_files": {"files"},
+    "jobs": {"files"},
 }
 
 

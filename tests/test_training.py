@@ -1,40 +1,41 @@
+import io
 import itertools
 import json
 import math
+import string
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from interp_core import checkpoints, corpora, training
-from interp_core.model import GPT, token_losses
-from interp_core.training import Diverged, Recipe
+from interp_core import checkpoints, corpora, lessons, run_files, training
+from interp_core.lessons import Lesson
+from interp_core.model import GPT, ModelConfig, token_losses
+from interp_core.training import Diverged, Recipe, Record, Run
 from tests.conftest import SMALL
 
 QUICK = Recipe(steps=60, matrix_lr=2e-2, other_lr=1e-2, batch=16, warmup=5, dropout=0.1)
 
 
-def counting() -> torch.Tensor:
+def counting(config: ModelConfig = SMALL) -> Lesson:
     """A text in which the next token is certain."""
-    return torch.arange(5000) % SMALL.d_vocab
+    return lessons.of_text("counting", string.ascii_letters[: config.d_vocab] * 500, config.context)
 
 
-def run(recipe: Recipe, seed: int = 0) -> tuple[GPT, list[training.Record]]:
-    model = GPT(SMALL, seed)
-    validation = corpora.windows(counting(), SMALL.context, 20, 0)
-    batches = training.text_batches(counting(), SMALL.context, recipe)
-    return model, list(training.train(model, batches, recipe, validation, every=20))
+def run(recipe: Recipe, seed: int = 0, **kwargs) -> tuple[GPT, list[Record]]:
+    made = Run(GPT(SMALL, seed), recipe)
+    return made.model, list(training.train(made, counting(), **{"every": 20} | kwargs))
 
 
 def test_a_model_learns_what_is_certain() -> None:
     model, records = run(QUICK)
     assert [record.step for record in records] == [20, 40, 60]
     assert records[-1].validation_loss < 0.3 < math.log(SMALL.d_vocab) < records[0].loss + 1
-    assert (
-        records[-1].validation_loss
-        == token_losses(model, corpora.windows(counting(), SMALL.context, 20, 0)).mean().item()
-    )
+    by_hand = token_losses(model, counting().validation).mean(1)
+    assert records[-1].validation_loss == pytest.approx(by_hand.mean().item())
+    assert records[-1].validation_windows == pytest.approx(by_hand.tolist())
+    assert records[-1].training_loss == pytest.approx(token_losses(model, counting().training).mean().item())
     assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
@@ -48,11 +49,8 @@ def test_equal_seeds_give_equal_weights() -> None:
     "config", [replace(SMALL, d_mlp=0), replace(SMALL, tied_head=True), replace(SMALL, norm="none")]
 )
 def test_every_kind_of_model_trains(config) -> None:
-    model = GPT(config)
-    recipe = replace(QUICK, steps=30)
-    *_, last = training.train(model, training.text_batches(counting(), config.context, recipe), recipe, every=10)
-    assert last.validation_loss is None
-    assert last.loss < math.log(config.d_vocab)
+    *_, last = training.train(Run(GPT(config), replace(QUICK, steps=30)), counting(config), every=10)
+    assert last.validation_loss < math.log(config.d_vocab)
 
 
 def test_dropout_is_seeded_by_step_and_keeps_the_mean() -> None:
@@ -77,8 +75,60 @@ def test_the_rate_warms_up_and_falls_to_zero() -> None:
 
 def test_divergence_is_caught() -> None:
     recipe = replace(QUICK, matrix_lr=1e30, other_lr=1e30)
-    with pytest.raises(Diverged, match=r"the loss is (nan|inf) at step \d+: lower the learning rates"):
-        list(training.train(GPT(SMALL), training.text_batches(counting(), SMALL.context, recipe), recipe))
+    with pytest.raises(Diverged, match=r"the loss went to (nan|inf) at step \d+: lower the learning rates \(1e\+30"):
+        list(training.train(Run(GPT(SMALL), recipe), counting()))
+
+
+def test_a_loss_that_jumps_and_stays_up_is_divergence_and_one_that_comes_back_is_not() -> None:
+    def spoiled(until: int) -> Lesson:
+        """From step 40 on, batches of random tokens after a text that is certain."""
+        lesson = counting()
+
+        def batch(step: int, count: int, seed: int) -> torch.Tensor:
+            if 40 <= step < until:
+                generator = torch.Generator().manual_seed(step)
+                return torch.randint(SMALL.d_vocab, (count, SMALL.context + 1), generator=generator)
+            return lesson.batch(step, count, seed)
+
+        return replace(lesson, batch=batch)
+
+    made = Run(GPT(SMALL), QUICK)
+    with pytest.raises(Diverged, match=r"the loss went from 0\.\d+ to [12]\.\d+ at step 4\d"):
+        list(training.train(made, spoiled(60)))
+    assert not made.steady
+    made = Run(GPT(SMALL), QUICK)
+    *_, last = training.train(made, spoiled(42))
+    assert (last.step, made.steady) == (60, True)
+
+
+def test_a_restored_run_has_the_losses_that_it_would_have_had() -> None:
+    whole = list(training.train(Run(GPT(SMALL), QUICK), counting(), every=10))
+    first, buffer = Run(GPT(SMALL), QUICK), io.BytesIO()
+    *_, last = training.train(first, counting(), every=10, stop=lambda: first.step == 33)
+    assert last.step == 33
+    torch.save(first.state(), buffer)
+    buffer.seek(0)
+    again = Run(GPT(SMALL, seed=5), QUICK)
+    again.restore(torch.load(buffer, weights_only=True))
+    rest = list(training.train(again, counting(), every=10))
+    assert [record.step for record in rest] == [40, 50, 60]
+    for mine, theirs in zip(rest, whole[3:], strict=True):
+        assert mine.loss == pytest.approx(theirs.loss, abs=1e-6)
+        assert mine.validation_loss == pytest.approx(theirs.validation_loss, abs=1e-6)
+    assert torch.equal(again.model.head.weight, Run(again.model, QUICK).model.head.weight)
+    with pytest.raises(ValueError, match="another steps, seed"):
+        Run(GPT(SMALL), replace(QUICK, steps=61, seed=1)).restore(first.state())
+
+
+def test_a_state_without_its_optimisers_would_not_do() -> None:
+    """The check above can fail: with fresh optimisers the same weights go another way."""
+    whole = list(training.train(Run(GPT(SMALL), QUICK), counting(), every=10))
+    first = Run(GPT(SMALL), QUICK)
+    list(training.train(first, counting(), stop=lambda: first.step == 30))
+    again = Run(GPT(SMALL), QUICK)
+    again.restore(first.state() | {"optimizers": [o.state_dict() for o in again._optimizers]})
+    *_, last = training.train(again, counting(), every=10)
+    assert abs(last.loss - whole[-1].loss) > 1e-4
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"batch": 0}, {"dropout": 1.0}, {"dropout": -0.1}, {"warmup": -1}])
@@ -128,7 +178,7 @@ def test_the_command_learns_synthetic_sequences_and_keeps_snapshots(
     assert (checkpoint.model.config.d_mlp, checkpoint.model.config.d_vocab) == (0, 9)
     assert checkpoint.card["text"]["name"] == "alphabet"
     assert "bits_per_char" not in checkpoint.card
-    snapshots = checkpoints.find_snapshots(out)
+    snapshots = run_files.snapshots(out)
     assert list(snapshots) == training.snapshot_steps(60, 2)
     early = checkpoints.load(snapshots[30]).model
     assert early.config == checkpoint.model.config
@@ -136,8 +186,60 @@ def test_the_command_learns_synthetic_sequences_and_keeps_snapshots(
     assert checkpoints.find(tmp_path) == [out]
 
 
-def test_synthetic_batches_are_fresh_and_seeded() -> None:
-    one, two = (training.synthetic_batches("successors", 9, 12, Recipe(batch=4)) for _ in range(2))
-    assert torch.equal(one(3), two(3))
-    assert not torch.equal(one(3), one(4))
-    assert one(0).shape == (4, 13)
+def test_the_shape_shares_the_width_among_the_heads() -> None:
+    config = training.shape(65, 64, 128, 4, 4)
+    assert (config.d_head, config.d_mlp) == (32, 512)
+    assert training.shape(65, 64, 128, 4, 2, d_mlp=0).d_mlp == 0
+    for heads in (3, 0):
+        with pytest.raises(ValueError, match=f"128 cannot be shared among {heads} heads"):
+            training.shape(65, 64, 128, heads, 4)
+
+
+COMMAND = ["--layers", "1", "--heads", "2", "--d-model", "16", "--context", "16", "--batch", "4", "--steps", "40"]
+
+
+def test_the_command_resumes_and_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "mine.txt").write_text("abcdefgh " * 400)
+    out = tmp_path / "mine.pt"
+    given = ["--file", str(tmp_path / "mine.txt"), "--out", str(out), *COMMAND, "--every", "10", "--snapshots", "3"]
+    assert training.main([*given, "--resume"]) == 0
+    whole = run_files.records(out)
+    assert [record["step"] for record in whole] == [10, 20, 30, 33, 36, 40]
+    card = json.loads(out.with_suffix(".json").read_text())
+    assert str(tmp_path) not in json.dumps(card)
+    assert card["command"].startswith("python -m interp_core.training --file mine.txt --out mine.pt")
+    assert card["vocabulary"] == [" ", *"abcdefgh"]
+    assert training.main([*given, "--resume"]) == 0  # done already
+    assert run_files.records(out) == whole
+    assert training.main(given) == 0  # anew
+    again = run_files.records(out)
+    assert [record["loss"] for record in again] == pytest.approx([record["loss"] for record in whole], abs=1e-6)
+    assert training.main([*given, "--resume", "--seed", "1"]) == 1
+    assert "the saved state has another seed" in capsys.readouterr().err
+
+
+def test_what_cannot_be_trained_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "short.txt").write_text("abc")
+    (tmp_path / "odd.txt").write_bytes(b"\xff\xfe")
+    for more, words in [
+        (["--file", str(tmp_path / "short.txt")], "short.txt has 3 characters; a context of 16 needs at least 1,530"),
+        (["--file", str(tmp_path / "odd.txt")], "odd.txt is not text in UTF-8"),
+        (["--file", str(tmp_path / "none.txt")], "No such file"),
+        (["--text", "python-docs", "--heads", "3"], "16 cannot be shared among 3 heads"),
+        (["--text", "python-docs", "--dropout", "2"], "dropout is 2.0"),
+    ]:
+        assert training.main(["--out", str(tmp_path / "x.pt"), *COMMAND, *more]) == 1
+        said = capsys.readouterr().err
+        assert words in said
+        assert said.count("\n") == 1
+    assert not (tmp_path / "x.pt").exists()
+
+
+def test_a_run_that_diverges_keeps_its_last_good_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "wild.pt"
+    given = ["--text", "alphabet", "--d-vocab", "9", "--out", str(out), *COMMAND, "--every", "1", "--warmup", "30"]
+    assert training.main([*given, "--other-lr", "1e18", "--matrix-lr", "1e18"]) == training.GAVE_UP
+    assert "the loss went to nan" in capsys.readouterr().err
+    checkpoint = checkpoints.load(out)
+    assert all(parameter.isfinite().all() for parameter in checkpoint.model.parameters())
+    assert checkpoint.card["step"] >= 1
