@@ -37,3 +37,12 @@ def bigram_losses(
     joint = torch.where(pairs[place] == wanted, counts[place], 0).double() + 1
     before = torch.bincount(train[:-1], minlength=d_vocab).double() + d_vocab
     return -(joint / before[windows[:, :-1]]).log()
+
+
+def bigram_in_sample(tokens: Int[Tensor, "token"], d_vocab: int) -> float:
+    """Mean loss under the pair counts of the same tokens, nothing added: how well a table fits what it was made of, in nats."""
+    pairs = (
+        torch.bincount(tokens[:-1] * d_vocab + tokens[1:], minlength=d_vocab * d_vocab).view(d_vocab, d_vocab).double()
+    )
+    share = pairs / pairs.sum(1, keepdim=True).clamp(min=1)
+    return float(-(torch.xlogy(pairs, share)).sum() / pairs.sum())

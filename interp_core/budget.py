@@ -5,7 +5,8 @@ import time
 import torch
 
 from interp_core.model import GPT, ModelConfig
-from interp_core.training import Recipe, Run
+from interp_core.plans import Recipe
+from interp_core.training import Run
 
 MOST_PARAMETERS = 200_000_000
 MOST_BYTES = 6_000_000_000  # of memory
@@ -45,7 +46,9 @@ def check(config: ModelConfig, recipe: Recipe) -> None:
     """
     count = parameters(config)
     if count > MOST_PARAMETERS:
-        raise TooLarge(f"{count:,} parameters are more than the {MOST_PARAMETERS:,} trained here: fewer layers, or narrower.")
+        raise TooLarge(
+            f"{count:,} parameters are more than the {MOST_PARAMETERS:,} trained here: fewer layers, or narrower."
+        )
     needed = memory(config, recipe)
     if needed > MOST_BYTES:
         raise TooLarge(

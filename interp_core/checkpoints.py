@@ -56,7 +56,9 @@ class Checkpoint:
 
 def find(folder: Path | str) -> list[Path]:
     """The checkpoints in a folder and those of the runs below it (`runs/name/name.pt`), by name."""
-    return sorted([*Path(folder).glob("*.pt"), *(p for p in Path(folder).glob("runs/*/*.pt") if p.stem == p.parent.name)])
+    return sorted(
+        [*Path(folder).glob("*.pt"), *(p for p in Path(folder).glob("runs/*/*.pt") if p.stem == p.parent.name)]
+    )
 
 
 def load(path: Path | str, vocabulary: Vocabulary | None = None) -> Checkpoint:

@@ -81,6 +81,18 @@ def read(name: str) -> str:
     raise ValueError(f"no text is named {name!r}; expected one of {', '.join(NAMES)}")
 
 
+def read_file(path: Path) -> str:
+    """The characters of a text file, line ends as they are.
+
+    Raises:
+        ValueError: not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path.name} is not text in UTF-8: save it as that.") from error
+
+
 def load(name: str, tokenizer: Tokenizer, unknown: Literal["error", "drop"] = "error") -> Text:
     """A named text, encoded and split 90/10 by position.
 
@@ -129,6 +141,16 @@ def windows(tokens: Int[Tensor, "pos"], context: int, count: int, seed: int) -> 
         )
     chosen = torch.randperm(available, generator=torch.Generator().manual_seed(seed))[:count].sort().values
     return windows_at(tokens, (chosen * (context + 1)).tolist(), context)
+
+
+def all_windows(text: Text, context: int, before: int = 0) -> Int[Tensor, "window before_pos_plus_1"]:
+    """All disjoint windows of the validation part, each with the `before` tokens in front of it, for models that count them.
+
+    The targets are the same whatever `before` is: the last `context` tokens of each row.
+    """
+    tokens = torch.cat([text.train, text.validation])
+    starts = len(text.train) + torch.arange(count_windows(text.validation, context)) * (context + 1)
+    return windows_at(tokens, (starts - before).tolist(), context + before)
 
 
 def windows_at(tokens: Int[Tensor, "pos"], offsets: Sequence[int], context: int) -> Int[Tensor, "window pos_plus_1"]:

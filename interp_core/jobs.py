@@ -248,7 +248,9 @@ def _ended(folder: Path) -> Mapping[str, Any] | None:
     ended, begun = _read(folder / "ended.json"), (folder / "warden.json").is_file()
     if ended is not None or not begun or _alive(folder / "warden.json") or _alive(folder / "worker.json"):
         return ended
-    return _read(folder / "ended.json") or {"code": -signal.SIGKILL}  # it ended between two looks, or nobody could note it
+    return _read(folder / "ended.json") or {
+        "code": -signal.SIGKILL
+    }  # it ended between two looks, or nobody could note it
 
 
 def _state(folder: Path, ended: Mapping[str, Any] | None) -> State:

@@ -53,7 +53,9 @@ def of_text(name: str, characters: str, context: int) -> Lesson:
         )
     tokenizer = CharTokenizer.of_text(characters)
     if tokenizer.size > MOST_TOKENS:
-        raise Unteachable(f"{name} has {tokenizer.size:,} distinct characters, more than the {MOST_TOKENS:,} taken here.")
+        raise Unteachable(
+            f"{name} has {tokenizer.size:,} distinct characters, more than the {MOST_TOKENS:,} taken here."
+        )
     text = corpora.encode(name, characters, tokenizer)
 
     def batch(step: int, count: int, seed: int) -> Tensor:

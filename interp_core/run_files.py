@@ -76,6 +76,11 @@ def load_state(out: Path) -> dict[str, Any] | None:
     return torch.load(_state(out), weights_only=True) if _state(out).is_file() else None
 
 
+def run_of(path: Path) -> Path:
+    """The checkpoint of the run that a file belongs to: a snapshot's run, or the file itself."""
+    return path if step_of(path) is None else path.parent.with_suffix(".pt")
+
+
 def _records(out: Path) -> Path:
     return folder(out) / "records.jsonl"
 

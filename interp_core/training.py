@@ -8,60 +8,30 @@ fall linearly to zero. The command keeps in a folder beside its checkpoint what 
 records of its losses, snapshots of its weights, and its state.
 """
 
-import argparse
 import math
-import shlex
 import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from interp_core import checkpoints, corpora, lessons, run_files, synthetic
+from interp_core import checkpoints, corpora, plans, run_files
 from interp_core.lessons import Lesson, step_seed
 from interp_core.model import GPT, Edits, ModelConfig, forward, next_token_losses, token_losses
+from interp_core.plans import Plan, Recipe
 
 SMOOTHING = 0.98  # of the training loss that records show
 RECENT = 0.9  # of the training loss that tells a spike
 SPIKE = 1.0  # nats above its lowest: from there the recent loss has diverged
 UNSTEADY = 0.25  # nats above its lowest: weights that are no longer kept as good ones
 SETTLED = 20  # steps after which spikes are looked for
-FIRST_SNAPSHOT = 30  # step
+DIGITS = 5  # of a window's loss in a record
 SAVE_SECONDS = 10.0  # between two checkpoints of a run
 GAVE_UP = 3  # the code that a run ends with which diverged: to resume it would only repeat that
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a model is trained.
-
-    Raises:
-        ValueError: a number out of its range.
-    """
-
-    steps: int = 5000
-    batch: int = 64  # windows a step
-    matrix_lr: float = 5e-3  # Muon's, for the matrices inside the blocks
-    other_lr: float = 3e-3  # AdamW's, for embeddings, norms, biases and the head
-    weight_decay: float = 0.2  # of the matrices
-    dropout: float = 0.1  # of what the embedding, attention and MLP write into the residual stream
-    warmup: int = 20  # steps
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.batch < 1 or self.warmup < 0:
-            raise ValueError(f"steps {self.steps}, batch {self.batch}, warm-up {self.warmup}: expected 1, 1, 0 or more")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}, expected at least 0 and below 1")
-
-    def rate(self, step: int) -> float:
-        """Share of the full learning rate at a step: warm-up, then linear decay to zero."""
-        return min(1.0, (step + 1) / max(self.warmup, 1)) * (1 - step / self.steps)
 
 
 @dataclass(frozen=True)
@@ -70,10 +40,19 @@ class Record:
 
     step: int
     loss: float  # of the training batches, smoothed over steps, dropout included
-    training_loss: float  # on fixed windows of the training part, as the model is used
-    validation_loss: float  # on fixed windows of the validation part
-    validation_windows: tuple[float, ...]  # the same, one number a window
+    training_windows: tuple[float, ...]  # on fixed windows of the training part, as the model is used
+    validation_windows: tuple[float, ...]  # on fixed disjoint windows of the validation part
     seconds: float  # of the whole run so far
+
+    @property
+    def training_loss(self) -> float:
+        """Mean over the windows of the training part."""
+        return sum(self.training_windows) / len(self.training_windows)
+
+    @property
+    def validation_loss(self) -> float:
+        """Mean over the windows of the validation part."""
+        return sum(self.validation_windows) / len(self.validation_windows)
 
 
 class Diverged(RuntimeError):
@@ -186,43 +165,14 @@ def train(
             return
 
 
-def shape(d_vocab: int, context: int, d_model: int, heads: int, layers: int, d_mlp: int | None = None) -> ModelConfig:
-    """The config of a model in the course's manner; the MLP is four times as wide as the stream unless said otherwise.
-
-    Raises:
-        ValueError: the width cannot be shared among the heads, or a size is out of range.
-    """
-    if heads < 1 or d_model % heads:
-        raise ValueError(f"a width of {d_model} cannot be shared among {heads} heads: choose a multiple of {heads}")
-    return ModelConfig(
-        d_vocab=d_vocab,
-        context=context,
-        d_model=d_model,
-        heads=heads,
-        layers=layers,
-        d_head=d_model // heads,
-        d_mlp=4 * d_model if d_mlp is None else d_mlp,
-    )
-
-
-def snapshot_steps(steps: int, count: int) -> list[int]:
-    """Up to `count` steps of a run before its last, spaced evenly in the logarithm: what forms early forms fast."""
-    ratio = steps / FIRST_SNAPSHOT
-    spaced = (round(FIRST_SNAPSHOT * ratio ** (i / count)) for i in range(count))
-    return sorted({step for step in spaced if 0 < step < steps})
-
-
 @torch.no_grad()
 def _record(run: Run, lesson: Lesson) -> Record:
-    windows = token_losses(run.model, lesson.validation).mean(1)
-    return Record(
-        step=run.step,
-        loss=run.loss,
-        training_loss=token_losses(run.model, lesson.training).mean().item(),
-        validation_loss=windows.mean().item(),
-        validation_windows=tuple(windows.tolist()),
-        seconds=run.seconds,
-    )
+    training, validation = (token_losses(run.model, part).mean(1) for part in (lesson.training, lesson.validation))
+    return Record(run.step, run.loss, _rounded(training), _rounded(validation), run.seconds)
+
+
+def _rounded(losses: Tensor) -> tuple[float, ...]:
+    return tuple(round(loss, DIGITS) for loss in losses.tolist())
 
 
 def _optimizers(model: GPT, recipe: Recipe) -> list[torch.optim.Optimizer]:
@@ -254,18 +204,6 @@ def _dropout(config: ModelConfig, recipe: Recipe, step: int) -> Edits:
     return {"embed": drop} | {f"{site}.{layer}": drop for layer in range(config.layers) for site in written}
 
 
-def _lesson(given: argparse.Namespace) -> Lesson:
-    if given.file is not None:
-        try:
-            characters = given.file.read_bytes().decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise lessons.Unteachable(f"{given.file.name} is not text in UTF-8: save it as that.") from error
-        return lessons.of_text(given.file.name, characters, given.context)
-    if given.text in synthetic.KINDS:
-        return lessons.of_sequences(given.text, given.d_vocab, given.context)
-    return lessons.of_text(given.text, corpora.read(given.text), given.context)
-
-
 def _papers(lesson: Lesson, run: Run, record: Record, command: str) -> dict[str, object]:
     """What the card says; the final loss, by the lesson's own protocol, once the run is done."""
     done = run.step == run.recipe.steps
@@ -288,71 +226,44 @@ def _papers(lesson: Lesson, run: Run, record: Record, command: str) -> dict[str,
     }
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Train a small GPT and write a checkpoint with its card.")
-    parser.add_argument("--text", default="tiny-shakespeare", choices=(*corpora.NAMES, *synthetic.KINDS))
-    parser.add_argument("--file", type=Path, help="a text of your own in UTF-8, instead of a named one")
-    parser.add_argument("--out", type=Path, required=True, help="the .pt to write; the card goes beside it")
-    for name, default in (("layers", 4), ("heads", 4), ("d_model", 128), ("context", 64)):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
-    parser.add_argument("--d-mlp", type=int, help="0 for attention only; 4 × d_model by default")
-    parser.add_argument("--d-vocab", type=int, default=65, help="tokens of a synthetic text")
-    parser.add_argument("--snapshots", type=int, default=0, help="how many to keep, in a folder of its name")
-    parser.add_argument("--every", type=int, help="steps between records; a hundredth of all by default")
-    parser.add_argument("--resume", action="store_true", help="go on where an earlier run of the same command stood")
-    for name, value in asdict(Recipe()).items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
-    return parser
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: trains a model and writes the checkpoint, its card, and the files of the run."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    given = _parser().parse_args(arguments)
     try:
-        return _run(given, _shown(arguments))
+        return _run(plans.of_arguments(sys.argv[1:] if arguments is None else arguments))
     except (Diverged, ValueError, OSError, corpora.TextUnavailable) as error:
         print(error, file=sys.stderr)
         return GAVE_UP if isinstance(error, Diverged) else 1
 
 
-def _run(given: argparse.Namespace, command: str) -> int:
-    recipe = Recipe(**{name: getattr(given, name) for name in asdict(Recipe())})
-    lesson = _lesson(given)
-    config = shape(lesson.d_vocab, given.context, given.d_model, given.heads, given.layers, given.d_mlp)
-    run = Run(GPT(config, recipe.seed), recipe)
-    state = run_files.load_state(given.out) if given.resume else None
+def _run(plan: Plan) -> int:
+    lesson, out = plan.lesson(), plan.out
+    run = Run(GPT(plan.config(lesson.d_vocab), plan.recipe.seed), plan.recipe)
+    state = run_files.load_state(out) if plan.resume else None
     if state is not None:
         run.restore(state)
-    run_files.begin(given.out, run.step)
+    run_files.begin(out, run.step)
     stopped: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
-    kept, saved = snapshot_steps(recipe.steps, given.snapshots), -math.inf
+    kept, saved = plan.snapshot_steps(), -math.inf
     try:
-        for record in train(run, lesson, given.every or max(1, recipe.steps // 100), kept, lambda: bool(stopped)):
+        for record in train(run, lesson, plan.record_every, kept, lambda: bool(stopped)):
             print(_told(record), flush=True)
-            run_files.append(given.out, asdict(record))
-            if record.step in kept:
-                checkpoints.save_snapshot(given.out, record.step, run.model)
-            due = time.monotonic() - saved > SAVE_SECONDS or stopped or record.step == recipe.steps or record.step in kept
-            if run.steady and due:
-                checkpoints.save(given.out, run.model, lesson.vocabulary, _papers(lesson, run, record, command))
-                run_files.save_state(given.out, run.state())
+            run_files.append(out, asdict(record))
+            last = bool(stopped) or record.step == plan.recipe.steps or record.step in kept
+            if run.steady and (last or time.monotonic() - saved > SAVE_SECONDS):
+                checkpoints.save(out, run.model, lesson.vocabulary, _papers(lesson, run, record, plan.command))
+                run_files.save_state(out, run.state())
                 saved = time.monotonic()
+            if record.step in kept:
+                checkpoints.save_snapshot(out, record.step, run.model)
     finally:
         signal.signal(signal.SIGTERM, before)
-    return 128 + signal.SIGTERM if run.step < recipe.steps else 0
+    return 128 + signal.SIGTERM if run.step < plan.recipe.steps else 0
 
 
 def _told(record: Record) -> str:
     losses = f"loss {record.loss:.3f}, training {record.training_loss:.4f}, validation {record.validation_loss:.4f}"
     return f"step {record.step}: {losses}, {record.seconds:.0f} s"
-
-
-def _shown(arguments: Sequence[str]) -> str:
-    """The command as another machine would run it: no folders of this one, and from the beginning."""
-    parts = [Path(part).name if Path(part).is_absolute() else part for part in arguments if part != "--resume"]
-    return shlex.join(["python", "-m", "interp_core.training", *parts])
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from interp_core import checkpoints, copying, copying_verdict, induction, lesson
 from interp_core.copying import Protocol
 from interp_core.copying_verdict import Verdict
 from interp_core.model import GPT, ModelConfig
+from interp_core.plans import Recipe
 from interp_core.statistics import Interval
-from interp_core.training import Recipe, Run
+from interp_core.training import Run
 from tests.conftest import ROOT, random_model
 from tests.wired import MATCHING_HEAD, PREVIOUS_HEAD, wired_induction
 

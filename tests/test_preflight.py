@@ -6,8 +6,9 @@ import torch
 from interp_core import corpora, lessons, preflight, samples, training
 from interp_core.checkpoints import Checkpoint
 from interp_core.model import GPT
+from interp_core.plans import Recipe
 from interp_core.tokenizers import CharTokenizer
-from interp_core.training import Recipe, Run
+from interp_core.training import Run
 from tests.conftest import SMALL
 
 TEXT = "abcdefghijk" * 600  # the next character is certain, the frequencies say nothing

@@ -1,0 +1,142 @@
+"""What the curves of a training run say: how good it is, and whether it learned too little or too much by heart.
+
+Every sentence rests on losses of the same fixed windows at different steps, so that differences are paired and narrow.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from interp_core import baselines
+from interp_core.lessons import Lesson
+from interp_core.statistics import Interval, interval, mean_interval
+
+GAP = 0.2  # nats between training and validation loss that matter
+CHANGE = 0.01  # nats of the validation loss that matter
+LATE = 0.8  # share of the steps so far: what happened since tells whether there is more to come
+EARLY = 0.1  # share of the planned steps before which nothing is judged
+
+Kind = Literal["early", "learning", "not learning", "overfitted", "underfitted", "fits"]
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The losses of a run, in nats. The table has step, seconds, batch_loss, and training_loss and validation_loss with
+    _low and _high over windows.
+    """
+
+    table: pd.DataFrame
+    training: Float[np.ndarray, "record train_window"]
+    validation: Float[np.ndarray, "record window"]
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """A verdict on the curves, what to do about it, and the numbers that it rests on."""
+
+    kind: Kind
+    headline: str
+    advice: str
+    gain: Interval | None  # nats better than the best reference, on the windows of the validation part
+
+
+def read(records: Sequence[Mapping[str, Any]], seed: int = 0) -> Curves | None:
+    """The curves of the records that a run keeps; None where there are none."""
+    if not records:
+        return None
+    training, validation = (
+        np.array([record[name] for record in records], dtype=float)
+        for name in ("training_windows", "validation_windows")
+    )
+    columns: dict[str, Any] = {
+        "step": [record["step"] for record in records],
+        "seconds": [record["seconds"] for record in records],
+        "batch_loss": [record["loss"] for record in records],
+    }
+    for name, values in (("training_loss", training), ("validation_loss", validation)):
+        ends = mean_interval(values.T, seed)
+        columns |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+    return Curves(pd.DataFrame(columns), training, validation)
+
+
+def references(lesson: Lesson) -> dict[str, Float[np.ndarray, "window"]]:
+    """Loss of each validation window under what anything must beat: uniform guessing, and the text's counts. Nats."""
+    windows = lesson.validation
+    found = {"uniform": np.full(len(windows), baselines.uniform_loss(lesson.d_vocab))}
+    if lesson.training_tokens is not None:
+        for name, losses in (("unigram", baselines.unigram_losses), ("bigram", baselines.bigram_losses)):
+            found[name] = losses(lesson.training_tokens, windows, lesson.d_vocab).mean(1).numpy()
+    return found
+
+
+def judge(
+    curves: Curves, known: Mapping[str, Float[np.ndarray, "window"]], steps: int, fresh: bool = False, seed: int = 0
+) -> Guidance:
+    """Names what the curves show.
+
+    Args:
+        curves: of the run so far.
+        known: losses of the references on the same windows.
+        steps: planned.
+        fresh: whether every training sequence is new, so that nothing can be learned by heart.
+        seed: of the intervals.
+    """
+    table, validation = curves.table, curves.validation
+    step = int(table["step"].iloc[-1])
+    done = step >= steps
+    if len(table) < 3 or step < EARLY * steps:
+        return Guidance("early", "too early to say", f"Wait until step {math.ceil(EARLY * steps)}.", None)
+    best = min(known, key=lambda name: known[name].mean())
+    gain = interval(known[best] - validation[-1], seed)
+    better = f"{gain.estimate:.2f} ±{gain.half_width:.2f} nats better than {best}"
+    if gain.low <= 0:
+        return Guidance(
+            "not learning", f"not better than {best}",
+            "It has not found what pair counts know. Train longer; if the curve is flat, change the learning rates."
+            if best == "bigram" else "It has not found anything yet. Train longer, or change the learning rates.",
+            gain,
+        )  # fmt: skip
+    rise = _rise(curves, seed)
+    if not fresh and rise is not None and rise[1].low > CHANGE:
+        turned, size = rise
+        return Guidance(
+            "overfitted",
+            f"overfitted since about step {turned:,}",
+            f"The validation loss has risen by {size.estimate:.2f} ±{size.half_width:.2f} nats since then while the training "
+            "loss fell: it learns the text by heart. Stop earlier, use more text, more dropout, or a smaller model.",
+            gain,
+        )
+    late = int(np.searchsorted(table["step"], LATE * step))
+    fall = interval(validation[min(late, len(table) - 2)] - validation[-1], seed)
+    if not done and fall.low > 0:
+        return Guidance("learning", f"learning: {better}", "The validation loss still falls.", gain)
+    gap = float(table["validation_loss"].iloc[-1] - table["training_loss"].iloc[-1])
+    if done and gap < GAP and fall.low > CHANGE:
+        return Guidance(
+            "underfitted", f"underfitted: {better}, and still falling",
+            f"It fell by {fall.estimate:.2f} ±{fall.half_width:.2f} nats in the last fifth of the steps, and the training loss "
+            f"is {abs(gap):.2f} nats {'below' if gap >= 0 else 'above'} it: more steps, or a larger model, would help.",
+            gain,
+        )  # fmt: skip
+    seen = "" if fresh else f" Training loss {abs(gap):.2f} nats {'below' if gap >= 0 else 'above'} the validation loss"
+    if not fresh and gap >= GAP:
+        seen += ": the text is partly learned by heart, but that does not cost yet. More dropout or more text may help"
+    return Guidance("fits", better, f"The validation loss has levelled off.{seen}{'' if fresh else '.'}", gain)
+
+
+def _rise(curves: Curves, seed: int) -> tuple[int, Interval] | None:
+    """Where the validation loss was lowest and how much it has risen since, if the training loss fell meanwhile.
+
+    Half of the windows choose the step, the other half measure the rise: the lowest of many is too low on its own windows.
+    """
+    chosen, measured = curves.validation[:, 0::2], curves.validation[:, 1::2]
+    lowest = int(chosen.mean(1).argmin())
+    training = curves.table["training_loss"]
+    if lowest == len(training) - 1 or measured.shape[1] < 2 or training.iloc[-1] >= training.iloc[lowest]:
+        return None
+    return int(curves.table["step"].iloc[lowest]), interval(measured[-1] - measured[lowest], seed)
