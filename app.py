@@ -10,6 +10,7 @@ session.frame(
     st.navigation(
         [
             st.Page("pages/start.py", title="Start", icon=":material/home:", default=True),
+            st.Page("pages/train.py", title="Train", icon=":material/model_training:"),
             st.Page("pages/atlas.py", title="Atlas", icon=":material/grid_view:"),
             st.Page("pages/ablation.py", title="Ablation", icon=":material/content_cut:"),
             st.Page("pages/induction.py", title="Induction", icon=":material/content_copy:"),

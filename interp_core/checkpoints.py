@@ -22,7 +22,7 @@ from interp_core.model import GPT
 from interp_core.tokenizers import CharTokenizer, NumberTokenizer, Tokenizer
 
 __all__ = [
-    "Checkpoint", "CheckpointError", "Vocabulary", "find", "load", "read", "read_card",
+    "Checkpoint", "CheckpointError", "Vocabulary", "find", "find_runs", "load", "read", "read_card",
     "read_vocabulary", "save", "save_snapshot", "vocabulary_of_text", "with_vocabulary",
 ]  # fmt: skip
 
@@ -55,10 +55,13 @@ class Checkpoint:
 
 
 def find(folder: Path | str) -> list[Path]:
-    """The checkpoints in a folder and those of the runs below it (`runs/name/name.pt`), by name."""
-    return sorted(
-        [*Path(folder).glob("*.pt"), *(p for p in Path(folder).glob("runs/*/*.pt") if p.stem == p.parent.name)]
-    )
+    """The checkpoints in a folder, by name."""
+    return sorted(Path(folder).glob("*.pt"))
+
+
+def find_runs(folder: Path | str) -> list[Path]:
+    """The checkpoints of the runs in a folder (`name/name.pt`), by name."""
+    return sorted(path for path in Path(folder).glob("*/*.pt") if path.stem == path.parent.name)
 
 
 def load(path: Path | str, vocabulary: Vocabulary | None = None) -> Checkpoint:

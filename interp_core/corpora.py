@@ -7,11 +7,14 @@ at multiples of their length, so two of them never share a character, and interv
 import hashlib
 import importlib.util
 import os
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import pandas as pd
 import pooch
 import torch
 from jaxtyping import Int
@@ -27,6 +30,17 @@ COURSE_PROTOCOL = (
     "mean over 60 batches of 64 windows at random places of the validation part, seed 0, as the course measures"
 )
 SECONDS_TO_FETCH = 15
+INVISIBLE = (
+    "Cc",
+    "Cf",
+    "Cn",
+    "Co",
+    "Cs",
+    "Zl",
+    "Zp",
+    "Zs",
+)  # categories of Unicode: control, format, spaces of odd width
+SELDOM = 5  # occurrences, below which nothing is learned of a character
 
 # Modules of the standard library that hold much code and little else: the text `python-source`.
 SOURCE_MODULES = (
@@ -113,6 +127,29 @@ def encode(name: str, characters: str, tokenizer: Tokenizer, unknown: Literal["e
     digest = hashlib.sha256(characters.encode("utf-8", "surrogatepass")).hexdigest()
     cut = int(TRAIN_SHARE * len(tokens))
     return Text(name, digest, tokens[:cut], tokens[cut:], max(len(characters) - len(tokens), 0))
+
+
+def odd_characters(characters: str) -> pd.DataFrame:
+    """Characters of a text that are probably not meant: invisible ones, and those that occur too seldom to be learned.
+
+    Columns: character (as Python writes it), name, count, why.
+    """
+    rows = []
+    for character, count in sorted(Counter(characters).items()):
+        why = _oddity(character, count)
+        if why:
+            rows.append((ascii(character)[1:-1], unicodedata.name(character, "no name"), count, why))
+    return pd.DataFrame(rows, columns=["character", "name", "count", "why"])
+
+
+def _oddity(character: str, count: int) -> str:
+    if character == "\ufffd":
+        return "stands for bytes that could not be read: was the file saved as UTF-8?"
+    if character == "\r":
+        return "Windows line ends: each line break is two characters"
+    if character not in "\n\t " and unicodedata.category(character) in INVISIBLE:
+        return "cannot be seen"
+    return f"occurs {count} times only" if count < SELDOM else ""
 
 
 def from_windows(name: str, windows: Int[Tensor, "window pos"], train_share: float = 0.5) -> Text:

@@ -88,7 +88,7 @@ def test_a_job_runs_in_a_group_of_its_own_and_leaves_a_checkpoint(root: Path) ->
         jobs.resume(job)
     until(lambda: state(job) == "finished")
     assert checkpoints.load(out(job)).card["step"] == 60
-    assert checkpoints.find(root.parent) == [out(job)]
+    assert checkpoints.find_runs(root) == [out(job)]
     assert jobs.disk_use(job.folder) > out(job).stat().st_size
     with pytest.raises(JobError, match="named mine is here already"):
         submit(root, "mine")

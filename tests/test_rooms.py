@@ -52,6 +52,7 @@ ALLOWED = {
     "budget": {"model", "plans", "training"},
     "learning_curves": {"baselines", "lessons", "statistics"},
     "bengio": {"corpora", "files", "run_files", "tokenizers"},
+    "bits_per_char": {"baselines", "bengio", "corpora", "model", "statistics"},
     "files": set(),
     "run_files": {"files"},
     "jobs": {"files"},

@@ -1,6 +1,5 @@
 """The sidebar: which checkpoint, which text, how many windows. Every page begins with `open_bench`."""
 
-import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ import pandas as pd
 import streamlit as st
 from torch import Tensor
 
-from interp_core import checkpoints, corpora, synthetic
+from interp_core import checkpoints, corpora, run_files, synthetic
 from interp_core.ablation import Donors, Mode, Sweep
 from interp_core.atlas import FEWEST_TOKENS, MOST_CELLS, HeadAtlas
 from interp_core.checkpoints import Checkpoint, CheckpointError
@@ -20,6 +19,7 @@ from interp_core.tokenizers import NumberTokenizer, UnknownCharacters
 from ui import cache, session, uploads
 
 FIRST = "shakespeare"  # the checkpoint that the app opens on
+LAST = "the last"  # not a snapshot: the checkpoint itself
 OWN = corpora.OWN_SAMPLES
 PASTE = "paste your own"
 TEXT_HELP = (
@@ -36,6 +36,7 @@ class Bench:
     """What the visitor put on the bench: everything that a page measures."""
 
     checkpoint: Checkpoint
+    path: Path | None  # its file here; None for an upload
     text: Text
     windows: Tensor  # [window pos_plus_1], disjoint, from the validation part
     windows_hash: str
@@ -116,7 +117,7 @@ class Bench:
 def open_bench() -> Bench:
     """Draws the sidebar and reads what it says; on trouble says what it is and goes on with what works."""
     with st.sidebar:
-        checkpoint = _choose_checkpoint()
+        checkpoint, path = _choose_checkpoint()
         context = window_length(checkpoint.model.config)
         if context < FEWEST_TOKENS:
             st.error(
@@ -141,7 +142,8 @@ def open_bench() -> Bench:
         seed = right.number_input(
             "Seed", 0, 9999, 0, key=session.SEED, bind="query-params", help="Which windows are drawn."
         )
-        bench = _bench(checkpoint, text, count, int(seed))
+        windows = corpora.windows(text.validation, context, count, int(seed))
+        bench = Bench(checkpoint, path, text, windows, cache.digest(windows), int(seed))
         _draw_preflight(bench.preflight())
     if bench.preflight().healthy is False:
         st.warning(f"**Before you believe anything below:** {bench.preflight().verdict}")
@@ -151,11 +153,6 @@ def open_bench() -> Bench:
 def window_length(config: ModelConfig) -> int:
     """Tokens of a window: the context, or as many as leave all heads' patterns room in memory."""
     return min(config.context, math.isqrt(MOST_CELLS // (config.layers * config.heads)))
-
-
-def _bench(checkpoint: Checkpoint, text: Text, count: int, seed: int) -> Bench:
-    windows = corpora.windows(text.validation, window_length(checkpoint.model.config), count, seed)
-    return Bench(checkpoint, text, windows, cache.digest(windows), seed)
 
 
 def _draw_preflight(report: Preflight) -> None:
@@ -171,10 +168,12 @@ def _draw_preflight(report: Preflight) -> None:
         st.dataframe(report.facts, hide_index=True)
 
 
-def _choose_checkpoint() -> Checkpoint:
-    paths = {path.stem: path for path in checkpoints.find(session.FOLDER)}
+def _choose_checkpoint() -> tuple[Checkpoint, Path | None]:
+    """The chosen checkpoint, or the chosen snapshot of its training, and its file."""
+    found = [*checkpoints.find(session.FOLDER), *checkpoints.find_runs(session.RUNS)]
+    paths = {path.stem: path for path in found}
     brought = st.session_state.get(session.UPLOADS, {})
-    names = sorted(paths, key=lambda name: (name != FIRST, name)) + list(brought)
+    names = sorted(paths, key=lambda name: (name != FIRST, found.index(paths[name]))) + list(brought)
     if not names:
         st.error(f"No checkpoint lies in {session.FOLDER.name}/. Put one there (.pt), or bring your own below.")
         uploads.draw()
@@ -182,15 +181,35 @@ def _choose_checkpoint() -> Checkpoint:
     asked = st.query_params.get(session.CHECKPOINT)
     if asked is not None and asked not in names:
         st.warning(f"The link asks for the checkpoint {asked}, which is not here: bring it below. Showing {names[0]}.")
-    name = st.selectbox("Checkpoint", names, key=session.CHECKPOINT, bind="query-params", on_change=session.forget_head)
-    checkpoint = _load(name or names[0], paths, brought, names)
+    which, when = st.columns([3, 2])
+    name = which.selectbox(
+        "Checkpoint", names, key=session.CHECKPOINT, bind="query-params", on_change=session.forget_head
+    )
+    name = name or names[0]
+    if name in paths:
+        with when:
+            paths[name] = _choose_step(paths[name])
+    checkpoint = _load(name, paths, brought, names)
     config = checkpoint.model.config
     st.caption(
         f"{checkpoint.model.count():,} parameters · {config.layers} × {config.heads} heads · d = {config.d_model} · "
         f"T = {config.context} · V = {config.d_vocab} · {checkpoint.short_hash}"
     )
     uploads.draw()
-    return checkpoint
+    return checkpoint, paths.get(name)
+
+
+def _choose_step(path: Path) -> Path:
+    """One of the snapshots of a checkpoint's training, or the checkpoint itself."""
+    snapshots = run_files.snapshots(path)
+    options = [LAST, *(f"{step}" for step in snapshots)]
+    if len(options) == 1:
+        return path
+    step = st.selectbox(
+        "At step", options, key=session.STEP, bind="query-params", on_change=session.forget_head,
+        help="Snapshots of its training: the same page, earlier in the life of the model.",
+    )  # fmt: skip
+    return path if step is None or step == LAST else snapshots[int(step)]
 
 
 def _load(name: str, paths: dict[str, Path], brought: dict, names: list[str]) -> Checkpoint:
@@ -225,7 +244,7 @@ def _choose_text(checkpoint: Checkpoint) -> Text:
             ":material/cloud_off: tiny Shakespeare is not on this machine, so the checkpoint's own samples are read. "
             "Fetch it once (1.1 MB), or set LOUPE_DATA to a folder that holds it."
         )
-        st.button("Fetch tiny Shakespeare", on_click=_fetch)
+        st.button("Fetch tiny Shakespeare", on_click=fetch)
     return text
 
 
@@ -248,7 +267,7 @@ def _text(name: str, checkpoint: Checkpoint, brought: dict[str, str]) -> Text:
     elif corpora.is_local(name):
         characters = cache.characters(name)
     else:
-        st.button("Fetch tiny Shakespeare", on_click=_fetch)
+        st.button("Fetch tiny Shakespeare", on_click=fetch)
         raise TextUnavailable("tiny Shakespeare is not on this machine: fetch it once (1.1 MB), or set LOUPE_DATA.")
     return _encoded(name, characters, checkpoint)
 
@@ -259,7 +278,7 @@ def _encoded(name: str, characters: str, checkpoint: Checkpoint) -> Text:
     vocabulary = (
         "" if isinstance(tokenizer, NumberTokenizer) else "".join(tokenizer.label(t) for t in range(tokenizer.size))
     )
-    key = (name, hashlib.sha256(characters.encode("utf-8", "surrogatepass")).hexdigest(), vocabulary)
+    key = (name, cache.text_hash(characters), vocabulary)
     try:
         return cache.text(*key, False, characters, tokenizer)
     except UnknownCharacters as error:
@@ -276,7 +295,8 @@ def _own_samples(checkpoint: Checkpoint) -> Text:
     )
 
 
-def _fetch() -> None:
+def fetch() -> None:
+    """Brings tiny Shakespeare to this machine, or says why not."""
     try:
         corpora.read("tiny-shakespeare")
         st.session_state[session.TEXT] = "tiny-shakespeare"

@@ -12,40 +12,56 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import pandas as pd
 import streamlit as st
+import torch
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 from torch import Tensor
 
 from interp_core import (
     ablation,
     atlas,
+    bengio,
+    bits_per_char,
+    budget,
     checkpoints,
     copying,
     corpora,
     induction,
+    learning_curves,
+    lessons,
     preflight,
     samples,
     text_copying,
 )  # fmt: skip
 from interp_core.ablation import Donors, Mode, Sweep
 from interp_core.atlas import HeadAtlas
+from interp_core.bits_per_char import Row
 from interp_core.checkpoints import Checkpoint, Vocabulary
 from interp_core.copying import Behaviour, Protocol
 from interp_core.corpora import Text
 from interp_core.induction import Circuit, Interventions
+from interp_core.lessons import Lesson
 from interp_core.model import GPT, ModelConfig
+from interp_core.plans import Plan, Recipe
 from interp_core.preflight import Preflight
 from interp_core.text_copying import Counterfactual, Repeated
-from interp_core.tokenizers import Tokenizer
+from interp_core.tokenizers import CharTokenizer, Tokenizer
 
 T = TypeVar("T")
 Progress = Callable[[float], None]
 
 OWN_TOKENS = 8192  # drawn from a checkpoint, half of them for validation
 FEWEST_SAMPLES = 16  # windows, however long
+FORMATION_SEQUENCES = 64  # on which heads are measured at every snapshot
 SHOW_AFTER = 0.3  # seconds until a progress bar appears
 POLL = 0.1  # seconds between its steps
+
+
+def text_hash(characters: str) -> str:
+    """Hash of a text, whatever characters it has."""
+    return hashlib.sha256(characters.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def digest(tensor: Tensor) -> str:
@@ -184,6 +200,89 @@ def emergence(
     """Copying and its heads over the snapshots of a training run."""
     models = ((step, checkpoint_of(path).model) for step, path in sorted(_paths.items()))
     return induction.emergence(models, _protocol, lambda done: _progress(done / len(_paths)))
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def lesson(key: str, _plan: Plan) -> Lesson:
+    """What a run learns; the key names text, context and vocabulary."""
+    return _plan.lesson()
+
+
+def lesson_of(plan: Plan) -> Lesson:
+    """What a run learns, read once for all who look at it."""
+    file = "" if plan.file is None else f"{plan.file} {plan.file.stat().st_mtime_ns}"
+    return lesson(f"{plan.text} {file} {plan.context} {plan.d_vocab}", plan)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def lesson_of_text(name: str, text_hash: str, context: int, _characters: str) -> Lesson:
+    """What can be learned from a text that a visitor brought."""
+    return lessons.of_text(name, _characters, context)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def odd_characters(text_hash: str, _characters: str) -> pd.DataFrame:
+    """Characters of a text that are probably not meant."""
+    return corpora.odd_characters(_characters)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def references(key: str, _lesson: Lesson) -> dict[str, np.ndarray]:
+    """What anything must beat on the windows of a lesson."""
+    return learning_curves.references(_lesson)
+
+
+@st.cache_data(max_entries=500, show_spinner=False)
+def formation(path: str, stamp: int, half: int) -> pd.DataFrame:
+    """The scores of every head in one snapshot, on random tokens that repeat once after up to `half`."""
+    return induction.measure_heads(checkpoint_of(Path(path)).model, half, FORMATION_SEQUENCES).table
+
+
+def formation_of(path: Path, half: int) -> pd.DataFrame:
+    """The scores of every head in one snapshot as it is now."""
+    return formation(str(path), path.stat().st_mtime_ns, half)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def sample(path: str, stamp: int, length: int) -> str:
+    """A text by one snapshot, begun with a line break where it knows one; always of the same random numbers."""
+    checkpoint = checkpoint_of(Path(path))
+    first = (
+        checkpoint.tokenizer.encode("\n", "drop") if isinstance(checkpoint.tokenizer, CharTokenizer) else torch.zeros(0)
+    )
+    prompt = first[None] if len(first) else torch.zeros(1, 1, dtype=torch.long)
+    return checkpoint.tokenizer.decode(samples.generate(checkpoint.model, prompt, length)[0, 1:].tolist())
+
+
+def sample_of(path: Path, length: int) -> str:
+    """A text by one snapshot as it is now."""
+    return sample(str(path), path.stat().st_mtime_ns, length)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def seconds_a_step(shape: str, _config: ModelConfig, _recipe: Recipe) -> float:
+    """How long a step of a training takes here, from its first steps; the key names shape and batch."""
+    return budget.seconds_a_step(_config, _recipe)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def bits_of_counts(text: str, context: int, _text: Text, _d_vocab: int) -> list[Row]:
+    """Bits a character of what is only counted."""
+    return bits_per_char.of_counts(_text, _d_vocab, context)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def bits_of_bengio(path: str, stamp: int, text: str, context: int, _text: Text) -> Row:
+    """Bits a character of a trained MLP."""
+    model, papers = bengio.load(Path(path))
+    return bits_per_char.of_bengio(model, _text, context, float(str(papers["seconds"])))
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def bits_of_gpt(checkpoint: str, text: str, _checkpoint: Checkpoint, _text: Text, _progress: Progress) -> Row:
+    """Bits a character of a GPT."""
+    seconds = float(_checkpoint.card.get("seconds", float("nan")))
+    return bits_per_char.of_gpt(_checkpoint.name, _checkpoint.model, _text, seconds, progress=_progress)
 
 
 def with_progress(label: str, work: Callable[[Progress], T]) -> T:

@@ -5,6 +5,7 @@ address opens the same view.
 """
 
 import importlib
+import os
 import runpy
 import sys
 from collections.abc import Sequence
@@ -14,15 +15,21 @@ import streamlit as st
 
 APP = Path(__file__).parent.parent / "app.py"
 FOLDER = APP.parent / "checkpoints"
+RUNS = Path(os.environ.get("LOUPE_RUNS", FOLDER / "runs"))  # what is trained here
+
+# Idle threads of torch then wait a moment and no longer: a training beside the app would otherwise slow both many times.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 # What each page asks; the start page lists them, app.py makes the navigation of them.
 QUESTIONS = {
+    "pages/train.py": ("Train", "what does a model learn, in which order, and how good is it?"),
     "pages/atlas.py": ("Atlas", "which heads can a person name?"),
     "pages/ablation.py": ("Ablation", "which parts does the model depend on?"),
     "pages/induction.py": ("Induction", "does it copy from its context, and by which circuit?"),
 }
 
 CHECKPOINT = "checkpoint"  # widget: which checkpoint
+STEP = "step"  # widget: which snapshot of its training
 TEXT = "text"  # widget: which text
 WINDOWS = "windows"  # widget: how many windows
 SEED = "seed"  # widget
@@ -46,6 +53,19 @@ BROKEN = "broken_text"  # widget: the text that is shown broken
 HALF, COPIES, SEQUENCES = "repeat", "copies", "sequences"  # widgets: how random tokens are repeated
 MARGIN, SOURCE = "margin", "tokens"  # widgets: the gain that would matter; how random tokens are drawn
 INDUCTION_VIEW = "look"  # widget: which figure of the Induction page
+RUN = "run"  # widget: which training run
+TRAIN_VIEW = "watch"  # widget: which figure of the Train page
+SCRUB = "at"  # widget: which snapshot the Train page shows
+COMPARED = "compared"  # widget: which GPT stands in the table of bits a character
+PRESET = "preset"  # widget: which training is proposed
+NEW = {  # widgets of a new run's form, by the fields of a plan and its recipe
+    name: f"new_{name}"
+    for name in (
+        "name", "text", "paste", "file", "layers", "heads", "d_model", "context", "mlp", "steps", "batch", "matrix_lr",
+        "other_lr", "weight_decay", "dropout", "seed",
+    )
+}  # fmt: skip
+TRAIN_ERROR = "train_error"  # why a run could not be started, stopped, resumed or deleted
 SENTENCE = "sentence"  # widget: the visitor's own sentence
 
 # Streamlit leaves a tenth of a projector's height free above the title; claim and picture belong on the first screen.

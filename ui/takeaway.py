@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlencode
 
 import altair as alt
@@ -9,21 +10,20 @@ import pandas as pd
 import streamlit as st
 
 from interp_core import corpora, synthetic
-from interp_core.checkpoints import Checkpoint
 from interp_core.tokenizers import CharTokenizer
 from ui import cache, session, uploads
 from ui.bench import OWN, PASTE, SYNTHETIC_WINDOWS, Bench
 from ui.charts.theme import svg
 
 KNOWN_TEXTS = (OWN, *corpora.NAMES, *synthetic.KINDS)
-BENCH_KEYS = (session.CHECKPOINT, session.TEXT, session.WINDOWS, session.SEED)
+BENCH_KEYS = (session.CHECKPOINT, session.STEP, session.TEXT, session.WINDOWS, session.SEED)
 
 
 def takeaway(
-    bench: Bench,
+    bench: Bench | None,
     name: str,
     table: pd.DataFrame,
-    chart: alt.Chart | alt.LayerChart | None,
+    chart: alt.Chart | alt.LayerChart | alt.HConcatChart | None,
     code: str,
     keys: Sequence[str],
     provenance: str | None = None,
@@ -31,15 +31,15 @@ def takeaway(
     """The provenance line and, beside it, the table as CSV, the figure as SVG, a link to this view, and its Python.
 
     Args:
-        bench: what was measured.
+        bench: what was measured; None where that is no checkpoint.
         name: of the files, without ending.
         table: behind the main figure.
         chart: the main figure; None when there is nothing to draw.
         code: gives the same numbers from `interp_core`.
         keys: the page's own widgets that belong to the view.
-        provenance: where the numbers come from; the bench by default.
+        provenance: where the numbers come from; the bench by default, and needed without one.
     """
-    st.caption(provenance or bench.provenance)
+    st.caption(provenance or (bench.provenance if bench is not None else ""))
     with st.container(horizontal=True, gap="small"):
         st.download_button(
             "CSV", table.to_csv(index=False), f"{name}.csv", "text/csv", icon=":material/table:", on_click="ignore"
@@ -55,12 +55,17 @@ def takeaway(
             )
         with st.popover("Link", icon=":material/link:"):
             st.caption("Opens this exact view:")
-            if bench.checkpoint.name.endswith(uploads.YOURS) or bench.text.name not in KNOWN_TEXTS:
+            if bench is not None and _brought(bench):
                 st.caption("It does not carry your files: whoever opens it must bring them too.")
-            st.code(_link(keys), language=None, wrap_lines=True)
+            st.code(_link(keys if bench is None else (*BENCH_KEYS, *keys)), language=None, wrap_lines=True)
         with st.popover("Python", icon=":material/code:"):
             st.caption("Gives the same numbers, run from the project's folder:")
             st.code(code, language="python")
+
+
+def _brought(bench: Bench) -> bool:
+    """Whether something on the bench came with the visitor."""
+    return bench.checkpoint.name.endswith(uploads.YOURS) or bench.text.name not in KNOWN_TEXTS
 
 
 def load_lines(bench: Bench, *techniques: str) -> str:
@@ -71,21 +76,27 @@ def load_lines(bench: Bench, *techniques: str) -> str:
         [
             f"from interp_core import {', '.join(sorted(needed))}",
             "",
-            f"checkpoint = {_checkpoint_call(bench.checkpoint)}",
+            f"checkpoint = {_checkpoint_call(bench)}",
             f"text = {text}",
             f"windows = corpora.windows(text.validation, {length - 1}, count={count}, seed={seed})",
         ]
     )
 
 
-def _checkpoint_call(checkpoint: Checkpoint) -> str:
-    name = checkpoint.name.removesuffix(uploads.YOURS)
-    if name == checkpoint.name:
-        return f"checkpoints.load({f'checkpoints/{name}.pt'!r})"
-    if not isinstance(checkpoint.tokenizer, CharTokenizer):
+def _checkpoint_call(bench: Bench) -> str:
+    if bench.path is not None:
+        return f"checkpoints.load({shown_path(bench.path)!r})"
+    name = bench.checkpoint.name.removesuffix(uploads.YOURS)
+    if not isinstance(bench.checkpoint.tokenizer, CharTokenizer):
         return f"checkpoints.load({f'{name}.pt'!r})"
-    characters = "".join(checkpoint.tokenizer.vocabulary)
+    characters = "".join(bench.checkpoint.tokenizer.vocabulary)
     return f"checkpoints.load({f'{name}.pt'!r}, checkpoints.Vocabulary(tuple({characters!r}), 'here'))"
+
+
+def shown_path(path: Path) -> str:
+    """As seen from the project's folder, where the Python is to be run."""
+    home = session.APP.parent
+    return path.relative_to(home).as_posix() if path.is_relative_to(home) else str(path)
 
 
 def _text_call(bench: Bench) -> str:
@@ -107,5 +118,5 @@ def _text_call(bench: Bench) -> str:
 
 
 def _link(keys: Sequence[str]) -> str:
-    state = {key: st.session_state[key] for key in (*BENCH_KEYS, *keys) if st.session_state.get(key) is not None}
+    state = {key: st.session_state[key] for key in keys if st.session_state.get(key) is not None}
     return f"{st.context.url or ''}?{urlencode(state)}"

@@ -36,6 +36,23 @@ def plus_minus(interval: Interval) -> str:
     return f"{estimate:.{digits}f} ±{interval.half_width:.{digits}f}"
 
 
+def duration(seconds: float) -> str:
+    """A time as people say it: 40 s, 5 min, 2.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def rate(steps_a_second: float) -> str:
+    """Speed, in the unit that gives a number above one."""
+    return f"{steps_a_second:.0f} a second" if steps_a_second >= 3 else f"{60 * steps_a_second:.0f} a minute"
+
+
+def size(count: float) -> str:
+    """Bytes as people say them."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
 def stands_out(best: Standout, control: pd.DataFrame) -> bool:
     """Whether the best head's interval lies above the best that any untrained model reached."""
     return best.score.low > control[best.score_name].max()

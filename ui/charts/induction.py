@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from ui.charts.theme import FONT, themed
+from ui.charts.theme import FONT, rules, themed
 
 CONDITIONS = {"same": "#0072B2", "shuffled": "#E69F00", "unrelated": "#999999"}
 ROLES = {"previous-token": "#D55E00", "matching": "#009E73", "neither": "#999999"}
@@ -44,8 +44,8 @@ def by_position(table: pd.DataFrame, uniform: float, unit: str = "nats") -> alt.
             *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("loss", "low", "high")),
         ],
     )
-    rule, name = _line(uniform, f"guessing, ln V = {uniform:.2f}")
-    return themed((band + lines + rule + name).properties(height=HEIGHT))
+    guessing = rules({f"guessing, ln V = {uniform:.2f}": uniform})
+    return themed((band + lines + guessing).properties(height=HEIGHT))
 
 
 def plane(table: pd.DataFrame, joins: pd.DataFrame, selected: str | None) -> alt.LayerChart:
@@ -209,15 +209,6 @@ def emergence(table: pd.DataFrame) -> alt.LayerChart:
     )
     layers = alt.layer(band + line, shares).resolve_scale(y="independent")
     return themed(layers.properties(height=HEIGHT))
-
-
-def _line(at: float, words: str) -> tuple[alt.Chart, alt.Chart]:
-    """A horizontal line with its name."""
-    base = alt.Chart(pd.DataFrame({"at": [at], "words": [words]})).encode(y="at:Q")
-    name = base.mark_text(align="right", baseline="top", dx=-4, dy=4, fontSize=FONT, color=LINE).encode(
-        x=alt.value("width"), text="words:N"
-    )
-    return base.mark_rule(strokeDash=[5, 4], color=LINE, strokeWidth=2), name
 
 
 def _scale(colours: dict[str, str], present: pd.Series) -> alt.Scale:

@@ -9,7 +9,7 @@ import streamlit as st
 import torch
 from torch import Tensor
 
-from interp_core import baselines, checkpoints, copying, copying_verdict, corpora
+from interp_core import baselines, checkpoints, copying, copying_verdict, corpora, run_files
 from interp_core.copying import Behaviour, Protocol
 from interp_core.copying_verdict import Verdict
 from interp_core.induction import PRESENT, Circuit, Interventions
@@ -109,11 +109,14 @@ class Study:
 
     def emergence(self) -> pd.DataFrame | None:
         """Copying and its heads over the snapshots of the training; None where none were kept."""
-        checkpoint = self.bench.checkpoint
-        snapshots = checkpoints.find_snapshots(session.FOLDER / f"{checkpoint.name}.pt")
+        if self.bench.path is None:
+            return None
+        whole = run_files.run_of(self.bench.path)
+        snapshots = run_files.snapshots(whole)
         if not snapshots:
             return None
-        last = {int(checkpoint.card.get("step", max(snapshots) + 1)): session.FOLDER / f"{checkpoint.name}.pt"}
+        checkpoint = cache.checkpoint_of(whole)
+        last = {int(checkpoint.card.get("step", max(snapshots) + 1)): whole}
         return cache.with_progress(
             f"Measuring {len(snapshots) + 1} snapshots of the training",
             lambda tell: cache.emergence(
