@@ -12,10 +12,13 @@ LAYERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY)
 HEIGHT = 340
 NAMED = 0.3  # score from which a head's line carries its name
 PANELS = {
-    "previous_token_score": "previous token: attention one back",
-    "matched_score": "prefix matching: attention to what followed",
-    "copying_score": "copying: what the OV circuit raises",
+    "previous_token_score": "previous token, attention",
+    "matched_score": "prefix matching, attention",
+    "copying_score": "copying score of the OV circuit",
 }
+
+
+ATTENTION = ("previous_token_score", "matched_score")
 
 
 def curves(table: pd.DataFrame, references: Mapping[str, float], unit: str) -> alt.LayerChart:
@@ -68,7 +71,7 @@ def formation(table: pd.DataFrame, score: str, framed: bool = True) -> alt.Layer
     base = alt.Chart(table).encode(
         x=alt.X("step:Q", title="training step", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(tickCount=4)),
         y=alt.Y(f"{score}:Q", title=None, scale=alt.Scale(domain=[low, 1.0])),
-        color=alt.Color("layer:N", title="layer", scale=scale, legend=alt.Legend(orient="top")),
+        color=alt.Color("layer:N", title="layer", scale=scale, legend=alt.Legend(orient="top", symbolOpacity=1)),
         detail="head:N",
     )
     ends = [f"{score}_low", f"{score}_high"]
@@ -81,6 +84,8 @@ def formation(table: pd.DataFrame, score: str, framed: bool = True) -> alt.Layer
         ]
     )
     last = table[(table["step"] == table["step"].max()) & (table[score] > NAMED)]
+    if score not in ATTENTION:  # most heads reach the top: their names would lie on one another
+        last = last.head(0)
     names = (
         alt.Chart(last)
         .mark_text(align="right", dx=-6, dy=-10, fontSize=FONT, fontWeight="bold", color="#888888")
@@ -107,7 +112,7 @@ def bits(table: pd.DataFrame) -> alt.LayerChart:
         y=alt.Y("name:N", sort=list(table["name"]), title=None, axis=alt.Axis(labelLimit=260))
     )
     bars = base.mark_bar(height={"band": 0.6}).encode(
-        x=alt.X("bits:Q", title="bits a character on held-out text (lower is better)"),
+        x=alt.X("bits:Q", title="bits a character on held-out text (lower is better)", axis=alt.Axis(tickCount=6)),
         color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=present, range=[colours[k] for k in present]), legend=None),
         tooltip=["name:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("bits", "low", "high"))],
     )  # fmt: skip

@@ -123,10 +123,14 @@ def draw(story: Story) -> tuple[alt.LayerChart, pd.DataFrame]:
     with about:
         _bengio(story)
         st.button("Train a GPT", icon=":material/play_arrow:", on_click=to_new_run)
-        st.dataframe(
-            table.drop(columns=["kind", "low", "high"]).round({"bits": 3, "seconds": 1}), hide_index=True, row_height=28,
-            column_config={"seconds": st.column_config.NumberColumn("training, s", format="%.1f")},
-        )  # fmt: skip
+        st.caption(
+            "Counts are made at once, on the training part, with one added to each. The MLP looks back three characters and the "
+            "GPT a whole context; choose another GPT in the sidebar."
+        )
+    st.dataframe(
+        table.drop(columns="kind").round({"bits": 3, "low": 3, "high": 3}), hide_index=True, row_height=28,
+        column_config={"seconds": st.column_config.NumberColumn("training, s", format="%.1f")},
+    )  # fmt: skip
     return chart, table
 
 

@@ -131,21 +131,22 @@ def _take() -> None:
 
 def _numbers(synthetic_text: bool) -> dict[str, float]:
     """The numbers of the form; nothing is clipped, so that what is impossible is refused with a reason."""
-    rows = [
-        [("layers", "Layers", 1), ("heads", "Heads", 1), ("d_model", "Width", 1), ("context", "Context", 1)],
-        [("steps", "Steps", 1), ("batch", "Batch, windows", 1), ("seed", "Seed", 0)],
-    ]
     found: dict[str, float] = {}
-    for row in rows:
-        for place, (field, label, least) in zip(st.columns(4), [*row], strict=False):
-            found[field] = place.number_input(label, least, 1_000_000, key=NEW[field])
+    (*first, width), (*second, drop) = st.columns(4), st.columns(4)
+    for place, field, label, least in (
+        (first[0], "layers", "Layers", 1), (first[1], "heads", "Heads", 1), (first[2], "d_model", "Width", 1),
+        (width, "context", "Context", 1), (second[0], "steps", "Steps", 1), (second[1], "batch", "Batch, windows", 1),
+        (second[2], "seed", "Seed", 0),
+    ):  # fmt: skip
+        found[field] = place.number_input(label, least, 1_000_000, key=NEW[field])
+    found["dropout"] = drop.number_input("Dropout", 0.0, 0.99, step=0.05, format="%.2f", key=NEW["dropout"])
     found["mlp"] = st.toggle("With MLPs (four times as wide as the stream)", key=NEW["mlp"])
-    with st.expander("Learning rates, dropout, weight decay"):
-        fine = (
-            ("matrix_lr", "Learning rate, matrices (Muon)"), ("other_lr", "Learning rate, the rest (AdamW)"),
-            ("dropout", "Dropout"), ("weight_decay", "Weight decay"),
-        )  # fmt: skip
-        for place, (field, label) in zip(st.columns(4), fine, strict=True):
+    with st.expander("Learning rates, weight decay"):
+        fine = {
+            "matrix_lr": "Learning rate, matrices (Muon)", "other_lr": "Learning rate, the rest (AdamW)",
+            "weight_decay": "Weight decay",
+        }  # fmt: skip
+        for place, (field, label) in zip(st.columns(3), fine.items(), strict=True):
             found[field] = place.number_input(label, 0.0, 10.0, step=0.001, format="%.4g", key=NEW[field])
     if synthetic_text:
         st.caption("65 tokens; every sequence is drawn anew.")

@@ -1,9 +1,10 @@
 """The Train page's look at one run: its curves, how its heads form, its snapshots."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -152,8 +153,9 @@ def learning(watch: Watch) -> Chart:
         draw_links(watch, None)
     scale = 1 / NATS_PER_BIT if watch.characters else 1.0
     unit = "bits/char" if watch.characters else "nats"
-    losses = [column for column in watch.curves.table if "loss" in column]
-    table = watch.curves.table.assign(**{column: scale * watch.curves.table[column] for column in losses})
+    table = watch.curves.table.copy()
+    losses = table.columns.str.contains("loss")
+    table.loc[:, losses] *= scale
     names = {"uniform": "guessing", "unigram": "letter frequencies", "bigram": "pair counts"}
     marks = {
         f"{names[name]} {scale * known.mean():.2f}": float(scale * known.mean())
@@ -208,7 +210,7 @@ def scrub(watch: Watch) -> Chart:
     labels = atlas.label_heads(measured)
     figure, about = st.columns([5, 3], gap="medium")
     grid = atlas_charts.head_grid(
-        measured.patterns.numpy(), labels.table.merge(measured.table), None, session.is_dark(), title=f"step {step:,}"
+        measured.patterns.numpy(), labels.table.merge(measured.table), None, session.is_dark(), 0.8, f"step {step:,}"
     )
     with figure:
         st.altair_chart(grid, width="content", alt=f"Mean attention pattern of every head at step {step}.")
@@ -240,7 +242,7 @@ def draw_links(watch: Watch, step: int | None) -> None:
     """The same checkpoint, or one snapshot of it, on the other pages."""
     if not watch.run.out.is_file():
         return
-    chosen: dict[str, str | Iterable[str]] = {session.CHECKPOINT: watch.run.name}
+    chosen: dict[str, Any] = {session.CHECKPOINT: watch.run.name}
     if step is not None and step in run_files.snapshots(watch.run.out):
         chosen[session.STEP] = f"{step}"
     left, middle, right = st.columns(3)
