@@ -65,7 +65,7 @@ def new(d_vocab: int, seed: int = 0, context: int = CONTEXT, width: int = WIDTH,
 
 def logits(model: Bengio, contexts: Int[Tensor, "*batch context"]) -> Float[Tensor, "*batch d_vocab"]:
     """Scores of the token after each context, the nearest token last."""
-    x = model.C[contexts].flatten(-2)
+    x = F.embedding(contexts, model.C).flatten(-2)  # unlike C[contexts], adds gradients in a fixed order
     return torch.tanh(x @ model.H + model.d) @ model.U + x @ model.W + model.b
 
 

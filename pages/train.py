@@ -78,7 +78,6 @@ if view == BITS:
 elif run is None:
     new_run.draw()
 else:
-    live = run.active and (view != "snapshots")
-    st.fragment(watch, run_every=1.0 if live else None)()
+    st.fragment(watch, run_every=section.POLL.get(view) if run.active else None)()
 with st.expander("How this is measured"):
     st.markdown(session.method("train"))

@@ -31,6 +31,8 @@ SCORE_NAMES = {
 
 def plus_minus(interval: Interval) -> str:
     """An estimate with half the width of its interval, to the digits that the interval deserves."""
+    if interval.half_width == 0:
+        return f"{interval.estimate:.3f}"
     digits = 2 if interval.half_width >= FINE else 3
     estimate = round(interval.estimate, digits) + 0.0  # no "-0.000"
     return f"{estimate:.{digits}f} ±{interval.half_width:.{digits}f}"

@@ -18,7 +18,10 @@ PANELS = {
 }
 
 
-ATTENTION = ("previous_token_score", "matched_score")
+ATTENTION = (
+    "previous_token_score",
+    "matched_score",
+)  # whose best head is named; most copying scores lie on one another
 
 
 def curves(table: pd.DataFrame, references: Mapping[str, float], unit: str) -> alt.LayerChart:
@@ -58,7 +61,7 @@ def curves(table: pd.DataFrame, references: Mapping[str, float], unit: str) -> a
 
 
 def formation(table: pd.DataFrame, score: str, framed: bool = True) -> alt.LayerChart:
-    """One score of every head over steps; a line a head, coloured by layer, named where it ends high.
+    """One score of every head over steps; a line a head, coloured by layer, the best one named where it ends high.
 
     Args:
         table: step, head, layer, and the score, with _low and _high where it has them.
@@ -71,7 +74,9 @@ def formation(table: pd.DataFrame, score: str, framed: bool = True) -> alt.Layer
     base = alt.Chart(table).encode(
         x=alt.X("step:Q", title="training step", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(tickCount=4)),
         y=alt.Y(f"{score}:Q", title=None, scale=alt.Scale(domain=[low, 1.0])),
-        color=alt.Color("layer:N", title="layer", scale=scale, legend=alt.Legend(orient="top", symbolOpacity=1)),
+        color=alt.Color(
+            "layer:N", title="layer", scale=scale, legend=alt.Legend(orient="top", titleOrient="left", symbolOpacity=1)
+        ),
         detail="head:N",
     )
     ends = [f"{score}_low", f"{score}_high"]
@@ -83,9 +88,9 @@ def formation(table: pd.DataFrame, score: str, framed: bool = True) -> alt.Layer
             *(alt.Tooltip(f"{name}:Q", format=".2f") for name in shown),
         ]
     )
-    last = table[(table["step"] == table["step"].max()) & (table[score] > NAMED)]
-    if score not in ATTENTION:  # most heads reach the top: their names would lie on one another
-        last = last.head(0)
+    last = table[(table["step"] == table["step"].max()) & (table[score] > NAMED)].nlargest(
+        int(score in ATTENTION), score
+    )
     names = (
         alt.Chart(last)
         .mark_text(align="right", dx=-6, dy=-10, fontSize=FONT, fontWeight="bold", color="#888888")

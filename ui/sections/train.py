@@ -305,6 +305,11 @@ for record in training.train(run, lesson, every={plan.record_every}):
 
 VIEWS: dict[str, Callable[[Watch], Chart]] = {"learning": learning, "heads form": heads_form, "snapshots": scrub}
 
+POLL = {
+    "learning": 1.0,
+    "heads form": 2.0,
+}  # seconds between two looks at a run that goes on; snapshots wait for a move
+
 
 def packed(watch: Watch) -> bytes:
     """The run as a zip."""
