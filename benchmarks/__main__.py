@@ -1,6 +1,6 @@
 """Runs every benchmark, one after the other."""
 
-from benchmarks import ablation, atlas, induction
+from benchmarks import ablation, atlas, induction, training
 
-for benchmark in (atlas, ablation, induction):
+for benchmark in (atlas, ablation, induction, training):
     benchmark.run()

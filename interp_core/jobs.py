@@ -114,14 +114,19 @@ def find(root: Path) -> list[Job]:
     """All jobs, the newest first, with their places in the line."""
     _wardens[:] = [warden for warden in _wardens if warden.poll() is None]
     folders = [path.parent for path in root.glob("*/job.json") if not path.parent.name.startswith(".")]
-    jobs = sorted((read(folder) for folder in folders), key=lambda job: job.submitted)
+    jobs = sorted((job for folder in folders if (job := _read_if_whole(folder))), key=lambda job: job.submitted)
     line = [job.folder for job in jobs if job.state == "queued"]
     placed = [replace(job, place=line.index(job.folder) + 1) if job.folder in line else job for job in jobs]
     return placed[::-1]
 
 
+def look(folder: Path) -> Job | None:
+    """Where one job stands, with its place in the line; None if it is gone."""
+    return next((job for job in find(folder.parent) if job.folder == folder), None)
+
+
 def read(folder: Path) -> Job:
-    """Where one job stands.
+    """Where one job stands, whatever the others do.
 
     Raises:
         FileNotFoundError: there is no job in the folder.
@@ -241,6 +246,14 @@ def _start(folder: Path) -> None:
     )
     _wardens.append(warden)
     _note_process(folder / "warden.json", warden.pid)
+
+
+def _read_if_whole(folder: Path) -> Job | None:
+    """A job that can be read; None for one that was deleted meanwhile, or that somebody spoiled."""
+    try:
+        return read(folder)
+    except (FileNotFoundError, KeyError, TypeError):
+        return None
 
 
 def _ended(folder: Path) -> Mapping[str, Any] | None:

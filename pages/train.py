@@ -49,13 +49,14 @@ st.markdown("**What does a model learn, in which order, and how good is it?**")
 def watch() -> None:
     """One run: claim, control, figure, take-away."""
     assert run is not None
+    now = runs.refreshed(run)
+    if now is None or now.active != run.active:
+        st.rerun()
     try:
-        seen = section.open_run(runs.of_job(jobs.read(run.job.folder)) if run.job is not None else run)
+        seen = section.open_run(now)
     except (ValueError, OSError, TextUnavailable) as error:
         st.error(f"{error}")
         return
-    if run.active and not seen.run.active:
-        st.rerun()
     section.claim(seen)
     chart = section.VIEWS[view](seen)
     if seen.curves is not None and not seen.run.active:

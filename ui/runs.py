@@ -41,14 +41,27 @@ def find() -> list[TrainingRun]:
     """All runs, the newest first, those that were shipped last. Starts the next in line, should nothing run."""
     if session.RUNS.is_dir():
         jobs.advance(session.RUNS)
-    own = [of_job(job) for job in jobs.find(session.RUNS) if job.module == MODULE]
-    return own + [run for path in checkpoints.find(session.FOLDER) if (run := _shipped(path)) is not None]
+    own = (of_job(job) for job in jobs.find(session.RUNS) if job.module == MODULE)
+    return [run for run in own if run is not None] + [
+        run for path in checkpoints.find(session.FOLDER) if (run := _shipped(path)) is not None
+    ]
 
 
-def of_job(job: Job) -> TrainingRun:
-    """The run of a job."""
-    plan = plans.of_arguments([part.replace(jobs.FOLDER, str(job.folder)) for part in job.arguments])
+def of_job(job: Job) -> TrainingRun | None:
+    """The run of a job; None where it was begun by another version, whose command is not understood."""
+    try:
+        plan = plans.of_arguments([part.replace(jobs.FOLDER, str(job.folder)) for part in job.arguments])
+    except (ValueError, SystemExit):
+        return None
     return TrainingRun(job.name, plan.out, plan, job)
+
+
+def refreshed(run: TrainingRun) -> TrainingRun | None:
+    """The run as it stands now; None if it was deleted."""
+    if run.job is None:
+        return run
+    job = jobs.look(run.job.folder)
+    return None if job is None else of_job(job)
 
 
 def start(plan: Plan, name: str, text: tuple[str, str] | None) -> Job:

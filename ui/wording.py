@@ -5,6 +5,7 @@ import pandas as pd
 from interp_core.atlas import Labels, Standout
 from interp_core.statistics import Interval
 
+EXACT = 1e-9  # half-width of a number that was not measured
 FINE = 0.01  # half-widths below are shown with a third digit
 
 # Where a head that scores high puts its attention.
@@ -31,7 +32,7 @@ SCORE_NAMES = {
 
 def plus_minus(interval: Interval) -> str:
     """An estimate with half the width of its interval, to the digits that the interval deserves."""
-    if interval.half_width == 0:
+    if interval.half_width < EXACT:
         return f"{interval.estimate:.3f}"
     digits = 2 if interval.half_width >= FINE else 3
     estimate = round(interval.estimate, digits) + 0.0  # no "-0.000"

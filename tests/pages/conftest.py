@@ -7,13 +7,15 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.conftest import ROOT
+from ui import session
 
 LIMIT = 90  # seconds for a page on a busy machine
 
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No tiny Shakespeare on this machine, and no network to fetch it by."""
+    """No tiny Shakespeare on this machine, no network to fetch it by, and no run."""
+    monkeypatch.setattr(session, "RUNS", tmp_path / "runs")
     monkeypatch.delenv("LOUPE_DATA", raising=False)
     monkeypatch.setattr(pooch, "os_cache", lambda _: tmp_path)
     monkeypatch.setattr(pooch.HTTPDownloader, "__call__", lambda *_, **__: (_ for _ in ()).throw(ConnectionError()))

@@ -142,8 +142,8 @@ def to_new_run() -> None:
 
 @st.fragment(run_every=1.0)
 def _progress(folder: Path) -> None:
-    job = jobs.read(folder)
-    if not job.active:
+    job = jobs.look(folder)
+    if job is None or not job.active:
         st.rerun()
     records = run_files.records(folder / "bengio.safetensors")
     share = records[-1]["step"] / records[-1]["steps"] if records else 0.0
@@ -156,7 +156,7 @@ def _bengio(story: Story) -> None:
     folder = story.mlp.parent
     if story.mlp.is_file():
         return
-    job = jobs.read(folder) if (folder / "job.json").is_file() else None
+    job = jobs.look(folder)
     if job is not None and job.active:
         _progress(folder)
         return
