@@ -18,8 +18,8 @@ from interp_core.training import Run
 
 TARGET = 1.6108  # nats: the reference checkpoint, 3,000 steps of the course, by its own protocol
 COURSE_STEPS, COURSE_BATCH, COURSE_RATE = 3000, 64, 1e-3
-RECIPE = Recipe(steps=1050, batch=32, matrix_lr=2e-2, other_lr=6e-3, weight_decay=0.1, dropout=0.0)
-CHECKED = range(750, RECIPE.steps + 1, 50)  # steps at which our loss is measured; that time is not counted
+RECIPE = Recipe(steps=1000, batch=32, matrix_lr=2e-2, other_lr=6e-3, weight_decay=0.1, dropout=0.0)
+CHECKED = range(800, RECIPE.steps + 1, 50)  # steps at which our loss is measured; that time is not counted
 TURN = 5  # steps of the plain loop between two hundred of ours
 
 

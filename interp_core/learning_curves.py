@@ -113,20 +113,25 @@ def judge(
         )
     late = int(np.searchsorted(table["step"], LATE * step))
     fall = interval(validation[min(late, len(table) - 2)] - validation[-1], seed)
-    if not done and fall.low > 0:
-        return Guidance("learning", f"learning: {better}", "The validation loss still falls.", gain)
     gap = float(table["validation_loss"].iloc[-1] - table["training_loss"].iloc[-1])
-    if done and gap < GAP and fall.low > CHANGE:
-        return Guidance(
-            "underfitted", f"underfitted: {better}, and still falling",
-            f"It fell by {fall.estimate:.2f} ±{fall.half_width:.2f} nats in the last fifth of the steps, and the training loss "
-            f"is {abs(gap):.2f} nats {'below' if gap >= 0 else 'above'} it: more steps, or a larger model, would help.",
-            gain,
-        )  # fmt: skip
-    seen = "" if fresh else f" Training loss {abs(gap):.2f} nats {'below' if gap >= 0 else 'above'} the validation loss"
+    falls = fall.low > CHANGE
+    trend = (
+        f"In the last fifth of the steps the validation loss fell by {fall.estimate:.2f} ±{fall.half_width:.2f} nats"
+        if falls
+        else "The validation loss has levelled off"
+    )
+    beside = f"the training loss is {abs(gap):.2f} nats {'below' if gap >= 0 else 'above'} it"
+    if not done and fall.low > 0:
+        return Guidance("learning", f"learning: {better}", f"The validation loss still falls; {beside}.", gain)
+    if done and falls and gap < GAP:
+        more = f"{trend}, and {beside}: more steps, or a larger model, would help."
+        return Guidance("underfitted", f"underfitted: {better}, and still falling", more, gain)
+    advice = f"{trend}; {beside}."
     if not fresh and gap >= GAP:
-        seen += ": the text is partly learned by heart, but that does not cost yet. More dropout or more text may help"
-    return Guidance("fits", better, f"The validation loss has levelled off.{seen}{'' if fresh else '.'}", gain)
+        advice += (
+            " The text is partly learned by heart, though that does not cost yet: more dropout or more text may help."
+        )
+    return Guidance("fits", better, advice, gain)
 
 
 def _rise(curves: Curves, seed: int) -> tuple[int, Interval] | None:

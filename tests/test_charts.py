@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from ui.charts import ablation, induction
+from ui.charts import ablation, induction, train
 from ui.charts import atlas as charts
 from ui.charts.theme import svg
 
@@ -168,3 +168,43 @@ def test_every_figure_of_the_induction_page_can_be_taken_away() -> None:
     picture = svg(induction.emergence(steps))
     assert "copying gain, nats" in picture
     assert "share of attention" in picture
+
+
+def test_every_figure_of_the_train_page_can_be_taken_away() -> None:
+    steps = [1, 10, 100]
+    losses = {
+        f"{name}_loss{end}": [3.0, 2.0, 1.0] for name in ("training", "validation") for end in ("", "_low", "_high")
+    }
+    curves = pd.DataFrame({"step": steps, "batch_loss": [3.1, 2.1, 1.1], **losses})
+    picture = svg(train.curves(curves, {"guessing 4.17": 4.17}, "bits/char"))
+    assert all(words in picture for words in (*train.LINES, "guessing 4.17", "loss, bits/char"))
+    scores = {
+        f"{name}{end}": [0.1, 0.2, 0.9, 0.1, 0.1, 0.35] for name in train.ATTENTION for end in ("", "_low", "_high")
+    }
+    heads = pd.DataFrame(
+        {
+            "step": steps * 2,
+            "head": ["L0H0"] * 3 + ["L1H1"] * 3,
+            "layer": [0] * 3 + [1] * 3,
+            "copying_score": 0.5,
+            **scores,
+        }
+    )
+    picture = svg(train.formations(heads))
+    assert all(title in picture for title in train.PANELS.values())
+    assert picture.count(">L0H0<") == 2, "the best head of each attention score is named"
+    assert ">L1H1<" not in picture
+    assert ">L0H0<" not in svg(train.formation(heads[heads["step"] < 100], "matched_score"))
+    bars = pd.DataFrame(
+        {
+            "name": ["counts", "GPT: x"],
+            "bits": [3.6, 2.2],
+            "low": [3.5, 2.1],
+            "high": [3.7, 2.3],
+            "kind": ["counts", "GPT"],
+            "shown": ["3.60 ±0.10", "2.20 ±0.10"],
+        }
+    )
+    picture = svg(train.bits(bars))
+    assert all(words in picture for words in ("GPT: x", "2.20 ±0.10"))
+    assert picture.count('aria-roledescription="rule mark"') == 2

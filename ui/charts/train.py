@@ -110,7 +110,7 @@ def formations(table: pd.DataFrame) -> alt.HConcatChart:
 
 
 def bits(table: pd.DataFrame) -> alt.LayerChart:
-    """Bits a character of each predictor. Columns: name, bits, low, high, kind."""
+    """Bits a character of each predictor. Columns: name, bits, low, high, kind, shown (the words beside a bar)."""
     colours = {"counts": GREY, "MLP": ORANGE, "GPT": BLUE}
     present = [kind for kind in colours if kind in set(table["kind"])]
     base = alt.Chart(table).encode(
@@ -121,8 +121,6 @@ def bits(table: pd.DataFrame) -> alt.LayerChart:
         color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=present, range=[colours[k] for k in present]), legend=None),
         tooltip=["name:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("bits", "low", "high"))],
     )  # fmt: skip
-    ends = base.mark_rule(strokeWidth=3, color="#222222").encode(x="low:Q", x2="high:Q")
-    numbers = base.mark_text(align="left", dx=8, fontSize=FONT, color="#888888").encode(
-        x="high:Q", text=alt.Text("bits:Q", format=".2f")
-    )
+    ends = base.mark_rule(strokeWidth=3, color=VERMILION).encode(x="low:Q", x2="high:Q")
+    numbers = base.mark_text(align="left", dx=8, fontSize=FONT, color="#888888").encode(x="high:Q", text="shown:N")
     return themed((bars + ends + numbers).properties(height=46 * len(table) + 50))

@@ -36,8 +36,9 @@ class Story:
         found = []
         for before, row in zip([None, *self.rows], self.rows, strict=False):
             gained = "" if before is None else wording.plus_minus(interval(before.windows - row.windows, 0))
-            ends = {"bits": row.bits.estimate, "low": row.bits.low, "high": row.bits.high}
+            ends: dict[str, object] = {"bits": row.bits.estimate, "low": row.bits.low, "high": row.bits.high}
             size = {"parameters": row.parameters, "seconds": row.seconds, "kind": row.kind}
+            ends |= {"shown": wording.plus_minus(row.bits)}
             found.append({"name": row.name, **ends, "better than the row above": gained, **size})
         return pd.DataFrame(found)
 
@@ -128,7 +129,7 @@ def draw(story: Story) -> tuple[alt.LayerChart, pd.DataFrame]:
             "GPT a whole context; choose another GPT in the sidebar."
         )
     st.dataframe(
-        table.drop(columns="kind").round({"bits": 3, "low": 3, "high": 3}), hide_index=True, row_height=28,
+        table.drop(columns=["kind", "shown"]).round({"bits": 3, "low": 3, "high": 3}), hide_index=True, row_height=28,
         column_config={"seconds": st.column_config.NumberColumn("training, s", format="%.1f")},
     )  # fmt: skip
     return chart, table

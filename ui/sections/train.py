@@ -12,6 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from interp_core import atlas, copying, jobs, learning_curves, run_files, training
+from interp_core.atlas import HeadAtlas
 from interp_core.learning_curves import Curves, Guidance
 from interp_core.lessons import Lesson
 from interp_core.statistics import interval
@@ -112,7 +113,7 @@ def claim(watch: Watch) -> None:
         "validation loss, nats" + _bits(watch, curves.validation[-1]), wording.plus_minus(_ends(curves.validation[-1]))
     )
     best = min(watch.references, key=lambda name: watch.references[name].mean())
-    named = {"bigram": "control: pair counts, same windows", "uniform": "control: guessing, ln V"}
+    named = {"bigram": "control: pair counts", "uniform": "control: guessing, ln V"}
     control.metric(
         named.get(best, f"control: {best} counts") + _bits(watch, watch.references[best]),
         wording.plus_minus(_ends(watch.references[best])),
@@ -142,7 +143,7 @@ def learning(watch: Watch) -> Chart:
         return None
     figure, about = st.columns([5, 3], gap="medium")
     with about:
-        steps = run_files.snapshots(watch.run.out)
+        steps = watch.snapshots
         if watch.characters and steps:
             draw_sample(watch, max(steps))
         elif not watch.characters:
@@ -202,12 +203,8 @@ def scrub(watch: Watch) -> Chart:
     options = [f"{step}" for step in found]
     session.default_to(session.SCRUB, options, options[-1])
     step = int(str(st.select_slider("Training step", options, key=session.SCRUB, bind="query-params")))
-    checkpoint, windows = cache.checkpoint_of(found[step]), watch.lesson.validation
-    measured = cache.with_progress(
-        "Measuring every head of the snapshot",
-        lambda tell: cache.head_atlas(checkpoint.sha256, cache.digest(windows), 0, checkpoint.model, windows, tell),
-    )
-    labels = atlas.label_heads(measured)
+    measured, first = _atlas(watch, step), _atlas(watch, min(found))
+    labels, before = atlas.label_heads(measured), atlas.label_heads(first)
     figure, about = st.columns([5, 3], gap="medium")
     grid = atlas_charts.head_grid(
         measured.patterns.numpy(), labels.table.merge(measured.table), None, session.is_dark(), 0.8, f"step {step:,}"
@@ -218,7 +215,10 @@ def scrub(watch: Watch) -> Chart:
             "Row = the token that looks, column = the one looked at; the frame is the head's name. **Move the slider.**"
         )
     with about:
-        st.caption(f"{labels.named.estimate:.0f} of {len(labels.table)} heads have a name at step {step:,}.")
+        st.caption(
+            f"{labels.named.estimate:.0f} of {len(labels.table)} heads have a name at step {step:,} (95%: {labels.named.low:.0f} "
+            f"to {labels.named.high:.0f}); control: {before.named.estimate:.0f} at step {min(found)}."
+        )
         if watch.characters:
             draw_sample(watch, step)
         table = watch.formation()
@@ -230,6 +230,15 @@ def scrub(watch: Watch) -> Chart:
             )
         draw_links(watch, step)
     return grid
+
+
+def _atlas(watch: Watch, step: int) -> HeadAtlas:
+    """What every head of a snapshot looks at, on the run's validation windows."""
+    checkpoint, windows = cache.checkpoint_of(watch.snapshots[step]), watch.lesson.validation
+    return cache.with_progress(
+        f"Measuring every head at step {step:,}",
+        lambda tell: cache.head_atlas(checkpoint.sha256, cache.digest(windows), 0, checkpoint.model, windows, tell),
+    )
 
 
 def draw_sample(watch: Watch, step: int) -> None:
