@@ -22,7 +22,7 @@ from interp_core.model import GPT
 from interp_core.tokenizers import CharTokenizer, NumberTokenizer, Tokenizer
 
 __all__ = [
-    "Checkpoint", "CheckpointError", "Vocabulary", "find", "find_runs", "load", "read", "read_card",
+    "Checkpoint", "CheckpointError", "Vocabulary", "find", "find_runs", "history", "load", "read", "read_card",
     "read_vocabulary", "save", "save_snapshot", "vocabulary_of_text", "with_vocabulary",
 ]  # fmt: skip
 
@@ -84,6 +84,18 @@ def load(path: Path | str, vocabulary: Vocabulary | None = None) -> Checkpoint:
         card = {name: card[name] for name in shared if name in card}
         card |= {"step": step, "sha256": hashlib.sha256(data).hexdigest()}
     return read(data, f"{path.parent.name}@{step}", card, vocabulary)
+
+
+def history(path: Path) -> dict[int, Path]:
+    """The snapshots of a checkpoint's training by step, and the checkpoint itself as the last; empty where none were kept.
+
+    Raises:
+        CheckpointError: the card cannot be read.
+    """
+    found, card = run_files.snapshots(path), path.with_suffix(".json")
+    if not found or not card.is_file():
+        return found
+    return found | {int(read_card(card.read_bytes()).get("step", max(found) + 1)): path}
 
 
 def read(

@@ -112,16 +112,13 @@ class Study:
         if self.bench.path is None:
             return None
         whole = run_files.run_of(self.bench.path)
-        snapshots = run_files.snapshots(whole)
-        if not snapshots:
+        steps = checkpoints.history(whole)
+        if not steps:
             return None
-        checkpoint = cache.checkpoint_of(whole)
-        last = {int(checkpoint.card.get("step", max(snapshots) + 1)): whole}
+        key = cache.checkpoint_of(whole).sha256
         return cache.with_progress(
-            f"Measuring {len(snapshots) + 1} snapshots of the training",
-            lambda tell: cache.emergence(
-                checkpoint.sha256, str(self.protocol), {**snapshots, **last}, self.protocol, tell
-            ),
+            f"Measuring {len(steps)} snapshots of the training",
+            lambda tell: cache.emergence(key, str(self.protocol), steps, self.protocol, tell),
         )
 
     @property

@@ -67,7 +67,8 @@ def draw() -> None:
     with right:
         try:
             plan = _plan(name, values)
-            lesson = _lesson(plan, name, characters)
+            with st.spinner("Reading the text…"):
+                lesson = _lesson(plan, name, characters)
             config = plan.config(lesson.d_vocab)
             budget.check(config, plan.recipe)
         except (ValueError, OSError, TextUnavailable) as error:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from interp_core import atlas, copying, jobs, learning_curves, run_files, training
+from interp_core import atlas, checkpoints, copying, jobs, learning_curves, run_files, training
 from interp_core.atlas import HeadAtlas
 from interp_core.learning_curves import Curves, Guidance
 from interp_core.lessons import Lesson
@@ -49,8 +49,7 @@ class Watch:
     @property
     def snapshots(self) -> dict[int, Path]:
         """Its snapshots by step, and its checkpoint as the last of them once it is done."""
-        kept = run_files.snapshots(self.run.out)
-        return kept | {self.step: self.run.out} if self.run.out.is_file() and not self.run.active else kept
+        return run_files.snapshots(self.run.out) if self.run.active else checkpoints.history(self.run.out)
 
     def guidance(self) -> Guidance | None:
         """What its curves say; None while there are none."""
