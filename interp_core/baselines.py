@@ -46,3 +46,30 @@ def bigram_in_sample(tokens: Int[Tensor, "token"], d_vocab: int) -> float:
     )
     share = pairs / pairs.sum(1, keepdim=True).clamp(min=1)
     return float(-(torch.xlogy(pairs, share)).sum() / pairs.sum())
+
+
+STRENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of the back-off, tried on training windows
+
+
+def in_context_losses(
+    train: Int[Tensor, "train_window pos_plus_1"], windows: Int[Tensor, "window pos_plus_1"], d_vocab: int
+) -> tuple[Float[Tensor, "window pos"], Float[Tensor, "window pos"]]:
+    """Losses of two predictors that know nothing but the window so far: its token counts, and its pair counts. Nats.
+
+    Counts back off as in Dirichlet smoothing: tokens to uniform, pairs to tokens; how strongly is chosen on training
+    windows. The first needs no knowledge of order; the second is what copying what followed the same token can reach.
+    """
+    token = min(STRENGTHS, key=lambda beta: float(_context(train, d_vocab, beta, 1.0)[0].mean()))
+    pair = min(STRENGTHS, key=lambda gamma: float(_context(train, d_vocab, token, gamma)[1].mean()))
+    return _context(windows, d_vocab, token, pair)
+
+
+def _context(windows: Tensor, d_vocab: int, beta: float, gamma: float) -> tuple[Tensor, Tensor]:
+    seen = torch.nn.functional.one_hot(windows[:, :-1], d_vocab).double()  # [window pos d_vocab]
+    length = torch.arange(1, seen.shape[1] + 1, dtype=torch.double)[:, None]
+    tokens = (seen.cumsum(1) + beta / d_vocab) / (length + beta)
+    inputs, followers = windows[:, :-1], torch.nn.functional.one_hot(windows[:, 1:], d_vocab).double()
+    alike = (inputs[:, :, None] == inputs[:, None, :]).tril(-1).double()  # [window pos earlier_pos]
+    pairs = (alike @ followers + gamma * tokens) / (alike.sum(-1, keepdim=True) + gamma)
+    target = windows[:, 1:, None]
+    return -tokens.gather(2, target).log()[..., 0], -pairs.gather(2, target).log()[..., 0]

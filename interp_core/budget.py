@@ -8,14 +8,15 @@ from interp_core.model import GPT, ModelConfig
 from interp_core.plans import Recipe
 from interp_core.training import Run
 
+SHORTEST = 4  # tokens of a context
 MOST_PARAMETERS = 200_000_000
 MOST_BYTES = 6_000_000_000  # of memory
 PROBED = 5e11  # arithmetic operations a step, beyond which no step is tried
 OPERATIONS = 5e10  # a second, for a guess where none is tried
 
 
-class TooLarge(ValueError):
-    """A training that this app does not take on; says how large it would be."""
+class OutOfBounds(ValueError):
+    """A training that this app does not take on; says what is too large or too small."""
 
 
 def parameters(config: ModelConfig) -> int:
@@ -39,19 +40,23 @@ def operations(config: ModelConfig, recipe: Recipe) -> float:
 
 
 def check(config: ModelConfig, recipe: Recipe) -> None:
-    """Refuses what would not fit.
+    """Refuses what would not fit, and what leaves attention nothing to do.
 
     Raises:
-        TooLarge: too many parameters, or too much memory.
+        OutOfBounds: too short a context, too many parameters, or too much memory.
     """
+    if config.context < SHORTEST:
+        raise OutOfBounds(
+            f"A context of {config.context} leaves attention nothing to choose from: {SHORTEST} is the least."
+        )
     count = parameters(config)
     if count > MOST_PARAMETERS:
-        raise TooLarge(
+        raise OutOfBounds(
             f"{count:,} parameters are more than the {MOST_PARAMETERS:,} trained here: fewer layers, or narrower."
         )
     needed = memory(config, recipe)
     if needed > MOST_BYTES:
-        raise TooLarge(
+        raise OutOfBounds(
             f"About {needed / 1e9:.1f} GB of memory, more than the {MOST_BYTES / 1e9:.0f} taken here: a smaller batch, or "
             "a shorter context."
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 import pooch
 import torch
@@ -140,6 +141,16 @@ def odd_characters(characters: str) -> pd.DataFrame:
         if why:
             rows.append((ascii(character)[1:-1], unicodedata.name(character, "no name"), count, why))
     return pd.DataFrame(rows, columns=["character", "name", "count", "why"])
+
+
+def repeated_share(characters: str, stretch: int = 32, count: int = 64) -> float:
+    """Share of stretches of the held-out tenth that stand word for word in the training part, too.
+
+    In natural text next to none does. Where many do, the validation loss measures memory.
+    """
+    cut = int(TRAIN_SHARE * len(characters))
+    train, starts = characters[:cut], np.linspace(cut, len(characters) - stretch, count).astype(int)
+    return sum(characters[start : start + stretch] in train for start in starts) / count
 
 
 def _oddity(character: str, count: int) -> str:

@@ -21,6 +21,9 @@ CHANGE = 0.01  # nats of the validation loss that matter
 LATE = 0.8  # share of the steps so far: what happened since tells whether there is more to come
 EARLY = 0.1  # share of the planned steps before which nothing is judged
 
+SKYLINE = "pairs so far"  # the reference that need not be beaten
+FLAT = 0.03  # nats: a change of the validation loss, with its whole interval, below which it has levelled off
+
 Kind = Literal["early", "learning", "not learning", "overfitted", "underfitted", "fits"]
 
 
@@ -65,13 +68,26 @@ def read(records: Sequence[Mapping[str, Any]], seed: int = 0) -> Curves | None:
 
 
 def references(lesson: Lesson) -> dict[str, Float[np.ndarray, "window"]]:
-    """Loss of each validation window under what anything must beat: uniform guessing, and the text's counts. Nats."""
+    """Loss of each validation window under what a model should beat, in nats: uniform guessing and counts.
+
+    For a text these are the counts of its training part. Where every sequence is fresh they are the counts of the window
+    so far: of its tokens, which needs no circuit, and of its pairs (`SKYLINE`), which is what a circuit can reach.
+    """
     windows = lesson.validation
     found = {"uniform": np.full(len(windows), baselines.uniform_loss(lesson.d_vocab))}
     if lesson.training_tokens is not None:
-        for name, losses in (("unigram", baselines.unigram_losses), ("bigram", baselines.bigram_losses)):
-            found[name] = losses(lesson.training_tokens, windows, lesson.d_vocab).mean(1).numpy()
+        unigram = baselines.unigram_losses(lesson.training_tokens, windows, lesson.d_vocab)
+        bigram = baselines.bigram_losses(lesson.training_tokens, windows, lesson.d_vocab)
+        found |= {"unigram counts": unigram.mean(1).numpy(), "bigram counts": bigram.mean(1).numpy()}
+    else:
+        tokens, pairs = baselines.in_context_losses(lesson.training, windows, lesson.d_vocab)
+        found |= {"tokens so far": tokens.mean(1).numpy(), SKYLINE: pairs.mean(1).numpy()}
     return found
+
+
+def to_beat(known: Mapping[str, Float[np.ndarray, "window"]]) -> str:
+    """The best of the references that a model should beat."""
+    return min((name for name in known if name != SKYLINE), key=lambda name: known[name].mean())
 
 
 def judge(
@@ -91,16 +107,14 @@ def judge(
     done = step >= steps
     if len(table) < 3 or step < EARLY * steps:
         return Guidance("early", "too early to say", f"Wait until step {math.ceil(EARLY * steps)}.", None)
-    best = min(known, key=lambda name: known[name].mean())
+    best = to_beat(known)
     gain = interval(known[best] - validation[-1], seed)
     better = f"{gain.estimate:.2f} ±{gain.half_width:.2f} nats better than {best}"
     if gain.low <= 0:
-        return Guidance(
-            "not learning", f"not better than {best}",
-            "It has not found what pair counts know. Train longer; if the curve is flat, change the learning rates."
-            if best == "bigram" else "It has not found anything yet. Train longer, or change the learning rates.",
-            gain,
-        )  # fmt: skip
+        advice = "Train longer; if the curve is flat, try other learning rates."
+        if fresh and not done:
+            advice = "A plateau is no end: circuits often form after one, all at once."
+        return Guidance("not learning", f"not better than {best}{'' if done else ' yet'}", advice, gain)
     rise = _rise(curves, seed)
     if not fresh and rise is not None and rise[1].low > CHANGE:
         turned, size = rise
@@ -111,21 +125,38 @@ def judge(
             "loss fell: it learns the text by heart. Stop earlier, use more text, more dropout, or a smaller model.",
             gain,
         )
-    late = int(np.searchsorted(table["step"], LATE * step))
-    fall = interval(validation[min(late, len(table) - 2)] - validation[-1], seed)
+    return _trend(curves, known, gain, better, done, fresh, seed)
+
+
+def _trend(
+    curves: Curves, known: Mapping[str, np.ndarray], gain: Interval, better: str, done: bool, fresh: bool, seed: int
+) -> Guidance:
+    """What a model that has learned something did lately."""
+    table, validation = curves.table, curves.validation
+    late = min(int(np.searchsorted(table["step"], LATE * table["step"].iloc[-1])), len(table) - 2)
+    fall = interval(validation[late] - validation[-1], seed)
     gap = float(table["validation_loss"].iloc[-1] - table["training_loss"].iloc[-1])
-    falls = fall.low > CHANGE
-    trend = (
-        f"In the last fifth of the steps the validation loss fell by {fall.estimate:.2f} ±{fall.half_width:.2f} nats"
-        if falls
-        else "The validation loss has levelled off"
-    )
     beside = f"the training loss is {abs(gap):.2f} nats {'below' if gap >= 0 else 'above'} it"
-    if not done and fall.low > 0:
-        return Guidance("learning", f"learning: {better}", f"The validation loss still falls; {beside}.", gain)
-    if done and falls and gap < GAP:
-        more = f"{trend}, and {beside}: more steps, or a larger model, would help."
-        return Guidance("underfitted", f"underfitted: {better}, and still falling", more, gain)
+    if SKYLINE in known:
+        away = interval(validation[-1] - known[SKYLINE], seed)
+        beside = f"counting pairs in the sequence so far would give {-away.estimate:+.2f} ±{away.half_width:.2f} nats"
+    changed = f"{fall.estimate:+.2f} ±{fall.half_width:.2f} nats"
+    if not done:
+        words = (
+            "still falls"
+            if fall.low > 0
+            else f"fell by {changed} since step {int(table['step'].iloc[late]):,}: too little to tell"
+        )
+        return Guidance("learning", f"learning: {better}", f"The validation loss {words}; {beside}.", gain)
+    if fall.low > CHANGE:
+        trend = f"In the last fifth of the steps the validation loss fell by {changed}"
+        if gap < GAP:
+            more = f"{trend}; {beside}: more steps would help, perhaps a larger model."
+            return Guidance("underfitted", f"underfitted: {better}, and still falling", more, gain)
+    elif max(abs(fall.low), abs(fall.high)) < FLAT:
+        trend = f"The validation loss has levelled off ({changed} in the last fifth of the steps)"
+    else:
+        trend = f"Whether it still falls cannot be told from these windows ({changed} in the last fifth of the steps)"
     advice = f"{trend}; {beside}."
     if not fresh and gap >= GAP:
         advice += (

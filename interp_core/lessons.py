@@ -52,6 +52,8 @@ def of_text(name: str, characters: str, context: int) -> Lesson:
             f"tenth holds {FEWEST_WATCHED} windows to measure on: give a longer text, or choose a shorter context."
         )
     tokenizer = CharTokenizer.of_text(characters)
+    if tokenizer.size < 2:
+        raise Unteachable(f"{name} has one distinct character: there is nothing to predict. Give another text.")
     if tokenizer.size > MOST_TOKENS:
         raise Unteachable(
             f"{name} has {tokenizer.size:,} distinct characters, more than the {MOST_TOKENS:,} taken here."

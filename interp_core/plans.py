@@ -34,6 +34,10 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 1 or self.warmup < 0:
             raise ValueError(f"steps {self.steps}, batch {self.batch}, warm-up {self.warmup}: expected 1, 1, 0 or more")
+        if self.seed < 0:
+            raise ValueError(f"the seed is {self.seed}, expected 0 or more")
+        if not min(self.matrix_lr, self.other_lr) > 0:
+            raise ValueError(f"the learning rates are {self.matrix_lr:g} and {self.other_lr:g}, expected above 0")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}, expected at least 0 and below 1")
 

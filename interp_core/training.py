@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,7 +28,7 @@ from interp_core.plans import Plan, Recipe
 SMOOTHING = 0.98  # of the training loss that records show
 RECENT = 0.9  # of the training loss that tells a spike
 SPIKE = 1.0  # nats above its lowest: from there the recent loss has diverged
-UNSTEADY = 0.25  # nats above its lowest: weights that are no longer kept as good ones
+UNSTEADY = 0.25  # nats of the validation loss above its lowest: weights that are not kept as good ones
 SETTLED = 20  # steps after which spikes are looked for
 DIGITS = 5  # of a window's loss in a record
 SAVE_SECONDS = 10.0  # between two checkpoints of a run
@@ -72,11 +73,6 @@ class Run:
     def loss(self) -> float:
         """The training loss, smoothed over steps. Nats."""
         return self._smoothed / (1 - SMOOTHING**self.step)
-
-    @property
-    def steady(self) -> bool:
-        """Whether these weights are worth keeping: the recent loss is near its lowest."""
-        return self.step <= SETTLED or self._recent_loss < self._lowest + UNSTEADY
 
     def advance(self, windows: Tensor) -> None:
         """One step on a batch of windows [batch pos_plus_1]; the model is in eval mode without gradients again after it.
@@ -245,16 +241,19 @@ def _run(plan: Plan) -> int:
     stopped: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     kept, saved = plan.snapshot_steps(), -math.inf
+    lowest = min([math.log(lesson.d_vocab), *(float(np.mean(r["validation_windows"])) for r in run_files.records(out))])
     try:
         for record in train(run, lesson, plan.record_every, kept, lambda: bool(stopped)):
             print(_told(record), flush=True)
             run_files.append(out, asdict(record))
+            lowest = min(lowest, record.validation_loss)
+            good = record.validation_loss < lowest + UNSTEADY
             last = bool(stopped) or record.step == plan.recipe.steps or record.step in kept
-            if run.steady and (last or time.monotonic() - saved > SAVE_SECONDS):
+            if good and (last or time.monotonic() - saved > SAVE_SECONDS):
                 checkpoints.save(out, run.model, lesson.vocabulary, _papers(lesson, run, record, plan.command))
                 run_files.save_state(out, run.state())
                 saved = time.monotonic()
-            if record.step in kept:
+            if good and record.step in kept:
                 checkpoints.save_snapshot(out, record.step, run.model)
     finally:
         signal.signal(signal.SIGTERM, before)

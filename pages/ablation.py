@@ -13,7 +13,7 @@ from interp_core import ablation
 from interp_core.statistics import Interval
 from ui import wording
 from ui.bench import open_bench
-from ui.sections.ablation import BITS, NATS, VIEWS, View, choose_part
+from ui.sections.ablation import VIEWS, View, choose_part
 from ui.takeaway import load_lines, takeaway
 
 bench = open_bench()
@@ -24,7 +24,7 @@ with st.sidebar:
         "another training window.",
     )  # fmt: skip
     unit = st.segmented_control(
-        "Unit", [NATS, BITS], default=NATS, key=session.UNIT, bind="query-params", required=True
+        "Unit", [wording.NATS, wording.BITS], default=wording.NATS, key=session.UNIT, bind="query-params", required=True
     )
 name = side.segmented_control(
     "View",

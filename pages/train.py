@@ -9,32 +9,29 @@ top, side = st.columns([2, 5], vertical_alignment="bottom")
 top.title("Train")
 session.warm_up()
 
-from interp_core import jobs
 from interp_core.corpora import TextUnavailable
-from ui import runs, wording
-from ui.sections import bits, new_run
+from ui import runs
+from ui.sections import bits, new_run, run_controls
 from ui.sections import train as section
 from ui.takeaway import takeaway
 
 BITS = "bits/char"
-KEYS = (session.RUN, session.TRAIN_VIEW, session.SCRUB, session.COMPARED)
+KEYS = (session.RUN, session.TRAIN_VIEW, session.SCRUB, session.COMPARED, session.UNIT)
 
 found = {run.name: run for run in runs.find()}
 with st.sidebar:
     options = [*found, bits.NEW_RUN]
+    asked = st.query_params.get(session.RUN)
+    if asked is not None and asked not in options:
+        st.warning(f"The link asks for the run {asked}, which is not here. Showing {options[0]}.")
     session.default_to(session.RUN, options, options[0])
-    chosen = st.selectbox(
-        "Run", options, key=session.RUN, bind="query-params",
-        format_func=lambda name: found[name].shown if name in found else name,
-    )  # fmt: skip
+    chosen = st.selectbox("Run", options, index=None, key=session.RUN, bind="query-params") or options[0]
     if chosen != bits.NEW_RUN:
         st.button("New run", icon=":material/add:", on_click=bits.to_new_run, type="primary")
     run = found.get(chosen)
     if run is not None:
-        section.draw_controls(run)
-    used = jobs.disk_use(session.RUNS)
-    waiting = sum(run.job is not None and run.job.state == "queued" for run in found.values())
-    st.caption(f"Runs take {wording.size(used)} of disk" + (f" · {waiting} waiting" if waiting else ""))
+        run_controls.draw_controls(run)
+    run_controls.draw_disk(sum(run.job is not None and run.job.state == "queued" for run in found.values()))
 if session.TRAIN_ERROR in st.session_state:
     st.error(st.session_state.pop(session.TRAIN_ERROR))
 
@@ -57,12 +54,12 @@ def watch() -> None:
     except (ValueError, OSError, TextUnavailable) as error:
         st.error(f"{error}")
         return
-    section.claim(seen)
+    section.claim(seen, advice=view == "learning")
     chart = section.VIEWS[view](seen)
     if seen.curves is not None and not seen.run.active:
-        takeaway(None, run.name, seen.curves.table, chart, section.code(run, seen.lesson), KEYS, seen.provenance)
+        takeaway(None, run.name, seen.curves.table, chart, run_controls.code(run, seen.lesson), KEYS, seen.provenance)
         st.download_button(
-            "The whole run (.zip)", lambda: section.packed(seen), f"{run.name}.zip", "application/zip",
+            "The whole run (.zip)", lambda: runs.packed(run, seen.curves.table), f"{run.name}.zip", "application/zip",
             icon=":material/download:", on_click="ignore",
             help="The checkpoint in the course's layout, its card, its snapshots, and the losses as CSV.",
         )  # fmt: skip
@@ -70,6 +67,8 @@ def watch() -> None:
         st.caption(seen.provenance)
 
 
+if run is not None and run.active and view not in section.POLL:
+    run_controls.notice_the_end(run)
 if view == BITS:
     story = bits.open_story()
     if story is not None:

@@ -50,3 +50,24 @@ def test_bigram_of_shakespeare_held_out(shakespeare: str) -> None:
     cut = int(0.9 * len(tokens))
     losses = baselines.bigram_losses(tokens[:cut], tokens[cut:][None], 65)
     assert losses.mean().item() / math.log(2) == pytest.approx(3.581, abs=0.002)
+
+
+def test_counts_of_the_window_so_far_by_hand() -> None:
+    windows = torch.tensor([[0, 1, 0, 1]])
+    tokens, pairs = baselines._context(windows, 3, 1.5, 2.0)
+    expected = [
+        0.5 / 2.5,
+        1.5 / 3.5,
+        1.5 / 4.5,
+    ]  # 1 after [0]; 0 after [0 1]; 1 after [0 1 0]; half a token added to each
+    assert tokens[0].exp().tolist() == pytest.approx([1 / p for p in expected])
+    last = (1 + 2.0 * expected[2]) / (1 + 2.0)  # 0 was followed by 1 once
+    assert pairs[0].exp().tolist() == pytest.approx([1 / expected[0], 1 / expected[1], 1 / last])
+
+
+def test_counts_of_the_window_see_nothing_to_come() -> None:
+    one = torch.randint(5, (3, 9), generator=torch.Generator().manual_seed(0))
+    other = one.clone()
+    other[:, 6:] = (other[:, 6:] + 1) % 5
+    for a, b in zip(baselines._context(one, 5, 1.0, 1.0), baselines._context(other, 5, 1.0, 1.0), strict=True):
+        torch.testing.assert_close(a[:, :5], b[:, :5])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from interp_core import budget, plans
-from interp_core.budget import TooLarge
+from interp_core.budget import OutOfBounds
 from interp_core.model import GPT
 from interp_core.plans import Recipe
 from tests.conftest import SMALL
@@ -24,9 +24,11 @@ def test_operations_are_six_a_parameter_and_position_and_those_between() -> None
 
 def test_what_does_not_fit_is_refused_with_its_size() -> None:
     budget.check(plans.shape(65, 64, 128, 4, 4), Recipe())
-    with pytest.raises(TooLarge, match=r"parameters are more than the 200,000,000 trained here"):
+    with pytest.raises(OutOfBounds, match="context of 3 leaves attention nothing"):
+        budget.check(plans.shape(65, 3, 128, 4, 4), Recipe())
+    with pytest.raises(OutOfBounds, match=r"parameters are more than the 200,000,000 trained here"):
         budget.check(plans.shape(50_257, 1024, 1024, 16, 24), Recipe())
-    with pytest.raises(TooLarge, match=r"About \d+\.\d GB of memory, more than the 6"):
+    with pytest.raises(OutOfBounds, match=r"About \d+\.\d GB of memory, more than the 6"):
         budget.check(plans.shape(65, 1024, 512, 8, 8), Recipe(batch=512))
 
 

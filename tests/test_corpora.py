@@ -1,6 +1,7 @@
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import pooch
 import pytest
 import torch
@@ -79,3 +80,19 @@ def test_independent_windows_are_not_cut_by_the_split() -> None:
     text = corpora.from_windows("samples", samples)
     assert torch.equal(corpora.windows(text.validation, 9, 4, seed=0), samples[3:])
     assert torch.equal(text.train, samples[:3].flatten())
+
+
+def test_odd_characters_are_pointed_out() -> None:
+    odd = corpora.odd_characters("abc\n\t " * 9 + "é" * 9 + "\u200b" * 7 + "\r" * 9 + "\ufffd" + "z")
+    assert dict(zip(odd["character"], odd["count"], strict=True)) == {"\\r": 9, "z": 1, "\\u200b": 7, "\\ufffd": 1}
+    assert list(odd["name"]) == ["no name", "LATIN SMALL LETTER Z", "ZERO WIDTH SPACE", "REPLACEMENT CHARACTER"]
+    assert odd["why"].iloc[1] == "occurs 1 times only"
+
+
+def test_repeats_of_the_training_part_are_found_in_the_held_out_part() -> None:
+    rng = np.random.default_rng(0)
+    fresh = "".join(rng.choice(list("abcdefgh"), 5000))
+    assert corpora.repeated_share(fresh) == 0
+    assert corpora.repeated_share("a sentence, " * 500) == 1
+    half = fresh[:4500] + fresh[4500:4750] + fresh[:250]
+    assert corpora.repeated_share(half) == pytest.approx(0.5, abs=0.1)

@@ -33,7 +33,7 @@ def told(training: np.ndarray, validation: np.ndarray, noise: float = 0.02) -> l
 
 
 def judged(curves: learning_curves.Curves, fresh: bool = False, bigram: float = 2.5) -> Guidance:
-    known = {"uniform": np.full(WINDOWS, 4.0), "bigram": np.full(WINDOWS, bigram)}
+    known = {"uniform": np.full(WINDOWS, 4.0), "bigram counts": np.full(WINDOWS, bigram)}
     return learning_curves.judge(curves, known, STEPS, fresh)
 
 
@@ -61,7 +61,13 @@ def test_too_early() -> None:
 
 def test_learning_while_it_runs_and_underfitted_when_it_ends_like_that() -> None:
     valid, half = falling(1.5, speed=2), STEPS // 20
-    assert judged(told(valid[:half] - 0.05, valid[:half])).kind == "learning"
+    found = judged(told(valid[:half] - 0.05, valid[:half]))
+    assert found.kind == "learning"
+    assert "still falls" in found.advice
+    flat = np.full(half, 1.5)
+    found = judged(told(flat - 0.05, flat, noise=0.2))
+    assert (found.kind, "too little to tell" in found.advice) == ("learning", True)
+    assert "levelled off" not in found.advice
     found = judged(told(valid - 0.05, valid))
     assert found.kind == "underfitted"
     assert "0.05 nats below it" in found.advice
@@ -71,8 +77,10 @@ def test_fits_when_it_has_levelled_off() -> None:
     valid = falling(1.5, speed=30)
     found = judged(told(valid - 0.1, valid))
     assert found.kind == "fits"
+    assert "levelled off" in found.advice
+    assert "cannot be told" in judged(told(valid - 0.1, valid, noise=0.3)).advice
     assert "1.00 ±0." in found.headline
-    assert "nats better than bigram" in found.headline
+    assert "nats better than bigram counts" in found.headline
     assert "by heart" in judged(told(valid - 0.4, valid)).advice
     assert "by heart" not in judged(told(valid - 0.4, valid), fresh=True).advice
 
@@ -98,15 +106,29 @@ def test_noise_alone_is_not_overfitting() -> None:
 def test_no_better_than_counting() -> None:
     flat = np.full(len(AT), 2.5)
     found = judged(told(flat, flat))
-    assert (found.kind, found.headline) == ("not learning", "not better than bigram")
+    assert (found.kind, found.headline) == ("not learning", "not better than bigram counts")
     assert judged(told(flat + 2, flat + 2), bigram=5.0).headline == "not better than uniform"
 
 
 def test_references_are_the_counts_on_the_same_windows() -> None:
     text = lessons.of_text("ab", "ab" * 3000, 12)
     known = learning_curves.references(text)
-    assert list(known) == ["uniform", "unigram", "bigram"]
+    assert list(known) == ["uniform", "unigram counts", "bigram counts"]
     assert known["uniform"] == pytest.approx(np.full(len(text.validation), np.log(2)))
-    assert known["unigram"].mean() == pytest.approx(np.log(2), abs=1e-3)
-    assert known["bigram"].mean() < 0.01
-    assert list(learning_curves.references(lessons.of_sequences("successors", 9, 12))) == ["uniform"]
+    assert known["unigram counts"].mean() == pytest.approx(np.log(2), abs=1e-3)
+    assert known["bigram counts"].mean() < 0.01
+    assert learning_curves.to_beat(known) == "bigram counts"
+
+
+def test_references_of_fresh_sequences_know_the_window_so_far() -> None:
+    known = {
+        name: values.mean()
+        for name, values in learning_curves.references(lessons.of_sequences("successors", 65, 64)).items()
+    }
+    assert known["pairs so far"] < known["tokens so far"] - 0.3 < known["uniform"] - 0.8
+    drawn = {
+        name: values.mean()
+        for name, values in learning_curves.references(lessons.of_sequences("alphabet", 65, 64)).items()
+    }
+    assert abs(drawn["pairs so far"] - drawn["tokens so far"]) < 0.05, "order tells nothing there"
+    assert learning_curves.to_beat(learning_curves.references(lessons.of_sequences("repeats", 9, 12))) != "pairs so far"

@@ -1,10 +1,15 @@
 """Verdicts follow from the numbers, both ways."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
+from interp_core import induction
 from interp_core.atlas import Labels, Standout
 from interp_core.statistics import Interval
+from tests.conftest import SMALL, random_model
+from tests.wired import wired_induction
 from ui import wording
 
 CONTROL = pd.DataFrame(
@@ -70,3 +75,38 @@ def test_a_fixed_offset_names_its_distance() -> None:
         wording.finding(standout(0.9, 0.98, "fixed_offset_score"), control)
         == "L0H3 puts 94% of its attention 5 positions back"
     )
+
+
+def test_bits_are_credited_to_what_they_are_better_than() -> None:
+    clear, none = Interval(1.0, 0.9, 1.1), Interval(0.0, -0.01, 0.01)
+    assert wording.bits_verdict("x", clear, None) == (
+        True,
+        "x beats pair counts; what three characters can do, the MLP will tell",
+    )
+    assert wording.bits_verdict("x", clear, clear)[1].endswith("an MLP that sees three characters by 1.00 ±0.10")
+    assert wording.bits_verdict("x", clear, none) == (
+        False,
+        "x beats pair counts, but not clearly an MLP that sees three characters",
+    )
+    assert wording.bits_verdict("x", none, clear) == (False, "x is not clearly better than pair counts")
+
+
+def test_the_heads_of_a_circuit_are_named_with_those_of_an_untrained_model() -> None:
+    wired = induction.measure_heads(wired_induction(), 10, 64)
+    chance = induction.measure_heads(random_model(wired_induction().config), 10, 64)
+    good, words, numbers = wording.formation_verdict(wired, chance)
+    assert (good, words) == (True, "both heads of an induction circuit are there")
+    assert wired.candidate is not None
+    assert wired.candidate in numbers
+    assert "untrained" in numbers
+    good, words, _ = wording.formation_verdict(chance, chance)
+    assert not good
+    assert words.startswith(("no matching head", "a previous-token head, but"))
+    one = induction.measure_heads(random_model(replace(SMALL, layers=1)), 4, 64)
+    assert wording.formation_verdict(one, one)[1] == "one layer has no room for the two heads of an induction circuit"
+
+
+def test_times_speeds_and_sizes_as_people_say_them() -> None:
+    assert [wording.duration(s) for s in (12, 89, 300, 9000)] == ["12 s", "89 s", "5 min", "2.5 h"]
+    assert [wording.rate(r) for r in (25.2, 0.5)] == ["25 a second", "30 a minute"]
+    assert [wording.size(b) for b in (0, 53e6, 2.5e9)] == ["0 MB", "53 MB", "2.5 GB"]

@@ -19,7 +19,7 @@ from interp_core.tokenizers import NumberTokenizer, UnknownCharacters
 from ui import cache, session, uploads
 
 FIRST = "shakespeare"  # the checkpoint that the app opens on
-LAST = "the last"  # not a snapshot: the checkpoint itself
+LAST = "last"  # not a snapshot: the checkpoint itself
 OWN = corpora.OWN_SAMPLES
 PASTE = "paste your own"
 TEXT_HELP = (
@@ -205,6 +205,9 @@ def _choose_step(path: Path) -> Path:
     options = [LAST, *(f"{step}" for step in snapshots)]
     if len(options) == 1:
         return path
+    asked = st.query_params.get(session.STEP)
+    if asked is not None and asked not in options:
+        st.warning(f"No snapshot at step {asked}: showing the last.")
     step = st.selectbox(
         "At step", options, key=session.STEP, bind="query-params", on_change=session.forget_head,
         help="Snapshots of its training: the same page, earlier in the life of the model.",

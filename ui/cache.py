@@ -227,6 +227,12 @@ def odd_characters(text_hash: str, _characters: str) -> pd.DataFrame:
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
+def repeated_share(text_hash: str, _characters: str) -> float:
+    """How much of the held-out part of a text stands in its training part."""
+    return corpora.repeated_share(_characters)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
 def references(key: str, _lesson: Lesson) -> dict[str, np.ndarray]:
     """What anything must beat on the windows of a lesson."""
     return learning_curves.references(_lesson)

@@ -14,7 +14,7 @@ from interp_core.plans import Plan
 from ui import session
 
 MODULE = "interp_core.training"
-ICONS = {"queued": "⏳", "running": "▶", "finished": "✓", "stopped": "⏸", "interrupted": "⚠", "failed": "✗"}
+BENGIO = "interp_core.bengio"
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class TrainingRun:
     job: Job | None  # None: its checkpoint came with the app
 
     @property
+    def lesson_name(self) -> str:
+        """The text that it learns."""
+        return self.plan.text if self.plan.file is None else self.plan.file.name
+
+    @property
     def active(self) -> bool:
         """Whether there is more to come."""
         return self.job is not None and self.job.active
-
-    @property
-    def shown(self) -> str:
-        """How it is listed."""
-        return f"{self.name} (shipped)" if self.job is None else f"{ICONS[self.job.state]} {self.name}"
 
 
 def find() -> list[TrainingRun]:
@@ -54,6 +54,11 @@ def of_job(job: Job) -> TrainingRun | None:
     except (ValueError, SystemExit):
         return None
     return TrainingRun(job.name, plan.out, plan, job)
+
+
+def baselines() -> list[Job]:
+    """The MLPs that are or were in training here."""
+    return [job for job in jobs.find(session.RUNS) if job.module == BENGIO]
 
 
 def refreshed(run: TrainingRun) -> TrainingRun | None:

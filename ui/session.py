@@ -65,6 +65,7 @@ NEW = {  # widgets of a new run's form, by the fields of a plan and its recipe
         "other_lr", "weight_decay", "dropout", "seed",
     )
 }  # fmt: skip
+SEEN_SNAPSHOTS = "seen_snapshots"  # how many a run had when the page was drawn
 TRAIN_ERROR = "train_error"  # why a run could not be started, stopped, resumed or deleted
 SENTENCE = "sentence"  # widget: the visitor's own sentence
 
@@ -146,6 +147,12 @@ def default_to(key: str, options: Sequence[str], default: str) -> None:
     if not in_address:
         chosen = st.session_state.get(key)
         st.session_state[key] = chosen if chosen in options else default
+
+
+def keep_choice(key: str, options: Sequence[str]) -> None:
+    """Forgets a choice that is no longer among the options, so that a widget falls back to its own default."""
+    if key in st.session_state and st.session_state[key] not in options:
+        del st.session_state[key]
 
 
 def method(page: str) -> str:

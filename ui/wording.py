@@ -3,8 +3,10 @@
 import pandas as pd
 
 from interp_core.atlas import Labels, Standout
+from interp_core.induction import PRESENT, Circuit
 from interp_core.statistics import Interval
 
+NATS, BITS = "nats", "bits/char"
 EXACT = 1e-9  # half-width of a number that was not measured
 FINE = 0.01  # half-widths below are shown with a third digit
 
@@ -85,6 +87,45 @@ def atlas_verdict(labels: Labels, best: Standout, control: pd.DataFrame) -> tupl
     if labels.named.low > control["named"].max() and stands_out(best, control):
         return True, f"{found} of {heads} heads have a nameable pattern; {chance} do"
     return False, f"{found} of {heads} heads have a nameable pattern, not clearly more than {chance}"
+
+
+def formation_verdict(circuit: Circuit, untrained: Circuit) -> tuple[bool, str, str]:
+    """Whether the heads of an induction circuit are there, in words, with their numbers and those of an untrained model.
+
+    Heads are chosen on one half of the sequences and measured on the other.
+    """
+    found = {}
+    for name, made in (("here", circuit), ("untrained", untrained)):
+        match = None if made.candidate is None else made.match(made.candidate)
+        previous = None if made.feeder is None else made.previous(made.feeder)
+        found[name] = (match, previous)
+    (match, previous), (chance_match, chance_previous) = found["here"], found["untrained"]
+    if match is None or previous is None or chance_match is None or chance_previous is None:
+        return False, "one layer has no room for the two heads of an induction circuit", ""
+    numbers = (
+        f"Best matching head {circuit.candidate} {plus_minus(match)} (untrained {plus_minus(chance_match)}); best previous-token "
+        f"head below it {circuit.feeder} {plus_minus(previous)} (untrained {plus_minus(chance_previous)})."
+    )
+    if match.low > PRESENT and previous.low > PRESENT:
+        return (
+            True,
+            "both heads of an induction circuit are there",
+            f"{numbers} Whether they copy is the Induction page's question.",
+        )
+    if previous.low > PRESENT:
+        return False, "a previous-token head, but no matching head: half a circuit", numbers
+    return False, f"no matching head fed by a previous-token head (each needs {PRESENT} of its attention)", numbers
+
+
+def bits_verdict(name: str, over_pairs: Interval, over_mlp: Interval | None) -> tuple[bool, str]:
+    """What a GPT is better than, by paired intervals."""
+    if over_pairs.low <= 0:
+        return False, f"{name} is not clearly better than pair counts"
+    if over_mlp is None:
+        return True, f"{name} beats pair counts; what three characters can do, the MLP will tell"
+    if over_mlp.low > 0:
+        return True, f"{name} beats pair counts, and an MLP that sees three characters by {plus_minus(over_mlp)}"
+    return False, f"{name} beats pair counts, but not clearly an MLP that sees three characters"
 
 
 def ablation_verdict(name: str, effect: Interval, rank: int, total: int, difference: Interval) -> tuple[bool, str]:

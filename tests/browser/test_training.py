@@ -43,6 +43,7 @@ def start(page: Page, server: str) -> None:
     settled(page)
     button(page, "Start").click()
     expect(button(page, "Stop")).to_be_visible(timeout=30_000)
+    assert "run=circuit" in page.url, "a reload must find this run, whatever others start meanwhile"
 
 
 def steps(page: Page) -> int:
@@ -82,6 +83,26 @@ def test_the_half_minute_preset_from_start_to_verdict(server: str, page: Page, t
     expect(page.locator("h1")).to_have_text("Induction")
     expect(main(page)).to_contain_text("induction circuit present")
     assert "checkpoint=circuit" in page.url
+
+
+def test_a_link_to_a_snapshot_opens_it_and_leads_on(server: str, page: Page) -> None:
+    page.goto(f"{server}/train?run=induction&watch=snapshots&at=30")
+    settled(page)
+    expect(main(page)).to_contain_text("at step 30")
+    main(page).get_by_role("slider").first.press("ArrowRight")
+    settled(page)
+    expect(main(page)).to_contain_text("at step 43")
+    assert "at=43" in page.url
+    page.reload()
+    settled(page)
+    expect(main(page)).to_contain_text("at step 43")
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    page.get_by_role("link", name="Atlas").last.click()
+    settled(page)
+    expect(main(page)).to_contain_text("checkpoint induction@43")
+    page.goto(f"{server}/train?run=gone")
+    settled(page)
+    expect(page.locator("[data-testid=stSidebar]")).to_contain_text("asks for the run gone, which is not here")
 
 
 def test_a_killed_trainer_and_a_killed_server_lose_nothing(page: Page, tmp_path: Path) -> None:

@@ -71,9 +71,10 @@ def test_it_opens_on_a_run_that_came_with_the_app(page: AppTest) -> None:
     curves = learning_curves.read(run_files.records(ROOT / "checkpoints" / "induction.pt"))
     assert curves is not None
     assert page.metric[0].value.startswith(f"{curves.table['validation_loss'].iloc[-1]:.2f} ±")
-    assert (page.metric[1].label, page.metric[1].value) == ("control: guessing, ln V", "4.174")
+    assert page.metric[1].label == "control: tokens so far"
+    assert page.metric[1].value.startswith("3.11 ±")
     assert page.metric[2].value == "800 of 800"
-    assert "better than uniform" in badge(page)
+    assert "better than tokens so far" in badge(page)
     assert "run induction, step 800 of 800 · text successors · 64 disjoint windows" in said(page)
 
 
@@ -83,6 +84,14 @@ def test_every_view_opens(page: AppTest, name: str) -> None:
     assert not app.exception
     assert len(app.metric) == 3
     assert [button.label for button in app.get("download_button")][-1] == "The whole run (.zip)"
+
+
+def test_what_formed_is_said_with_its_control(page: AppTest) -> None:
+    app = view(page, "heads form")
+    said_of_heads = [str(element.value) for element in app.markdown if "badge[" in str(element.value)]
+    assert "both heads of an induction circuit are there" in said_of_heads[1]
+    assert "Best matching head L1H3" in said(app)
+    assert "(untrained 0.0" in said(app)
 
 
 def test_the_heads_of_a_snapshot_are_those_that_the_library_measures(page: AppTest) -> None:
@@ -174,6 +183,13 @@ def test_stop_wait_resume_and_delete(page: AppTest) -> None:
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
+        ({"heads": 0}, "a width of 128 cannot be shared among 0 heads"),
+        ({"layers": -1}, "layers is -1, expected 1 or more"),
+        ({"steps": 0}, "steps 0, batch 64"),
+        ({"dropout": 1.5}, "dropout is 1.5, expected at least 0 and below 1"),
+        ({"seed": -1}, "the seed is -1, expected 0 or more"),
+        ({"matrix_lr": 0.0}, "the learning rates are 0 and 0.02, expected above 0"),
+        ({"context": 1}, "context of 1 leaves attention nothing"),
         ({"heads": 3}, "a width of 128 cannot be shared among 3 heads: choose a multiple of 3"),
         ({"d_model": 8192, "heads": 64, "layers": 40}, "parameters are more than the 200,000,000 trained here"),
         ({"batch": 100_000}, "GB of memory, more than the 6 taken here"),
@@ -192,8 +208,17 @@ def test_texts_that_cannot_be_learned_say_why_and_others_show_their_characters(p
     assert "tiny Shakespeare is not on this machine" in said(app)
     assert "Fetch tiny Shakespeare (1.1 MB)" in labels(app)
     app = fill(app, "paste your own")
+    app = app.text_input(key="new_name").set_value("my-run").run()
+    assert "Paste a text on the left" in "".join(str(info.value) for info in app.info)
     app = app.text_area(key="new_paste").set_value("too short").run()
     assert "pasted has 9 characters; a context of 64 needs at least 5,850" in said(app)
+    assert app.text_input(key="new_name").value == "my-run"
+    app = app.text_area(key="new_paste").set_value("a" * 6000).run()
+    assert "one distinct character: there is nothing to predict" in said(app)
+    app = app.text_area(key="new_paste").set_value("one sentence again and again. " * 300).run()
+    assert "100% of held-out stretches of 32 characters stand word for word in the training part" in said(app)
+    app.file_uploader(key="new_file").set_value(("paper.pdf", b"%PDF-1.4 ...", "application/pdf"))
+    assert "paper.pdf is not a text" in said(app.run())
     app.file_uploader(key="new_file").set_value(("bad.txt", b"\xff\xfe\x00", "text/plain"))
     assert "bad.txt is not text in UTF-8" in said(app.run())
     app.file_uploader(key="new_file").set_value(
@@ -220,7 +245,7 @@ def test_a_text_of_ones_own_is_learned_and_goes_along(page: AppTest) -> None:
     assert card["command"].startswith("python -m interp_core.training --out circuit.pt --file pasted.txt")
     app = view(app, "bits/char")
     assert not app.exception
-    assert app.metric[0].label == "the GPT, bits a character"
+    assert app.metric[0].label == "circuit, bits a character"
     assert "pasted.txt" in said(app)
     assert len(next(frame.value for frame in app.dataframe if "bits" in frame.value)) == 4
 
@@ -228,9 +253,17 @@ def test_a_text_of_ones_own_is_learned_and_goes_along(page: AppTest) -> None:
 @pytest.mark.slow
 def test_a_run_that_diverges_says_so_and_is_not_resumed(page: AppTest) -> None:
     app = finished(press(fill(page, **TINY, matrix_lr=10.0, other_lr=10.0), "Start"), "circuit")
+    assert "diverged" in badge(app)
     assert "lower the learning rates (10, 10)" in said(app)
     assert "Resume" not in labels(app)
     assert "Delete it" in labels(app)
+
+
+def test_a_link_to_a_run_that_is_not_here_says_so(app: AppTest) -> None:
+    app.query_params["run"] = "gone"
+    page = app.switch_page("pages/train.py").run()
+    assert not page.exception
+    assert page.selectbox(key="run").value == "induction"
 
 
 def test_spoiled_runs_do_not_spoil_the_page(page: AppTest) -> None:
@@ -270,9 +303,13 @@ def test_bits_a_character_of_shakespeare(shakespeare: str, monkeypatch: pytest.M
     job = jobs.find(session.RUNS)[0]
     until(lambda: not jobs.read(job.folder).active)
     app = app.run()
+    assert "beats pair counts, and an MLP that sees three characters by" in badge(app)
     table = next(frame.value for frame in app.dataframe if "bits" in frame.value).set_index("name")["bits"]
     assert list(table.index[:3]) == ["uniform", "unigram counts", "bigram counts"]
     assert table["bigram counts"] == pytest.approx(3.581, abs=0.005)
     assert table["Bengio 2003 MLP, k = 3"] <= 2.86
     assert table["GPT: shakespeare"] <= 2.19
     assert app.metric[0].value.startswith(f"{table['GPT: shakespeare']:.2f} ±")
+    app = press(app, f"Delete {job.name}")
+    assert not job.folder.exists()
+    assert "what three characters can do, the MLP will tell" in badge(app)

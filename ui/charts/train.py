@@ -18,6 +18,7 @@ PANELS = {
 }
 
 
+ROOM = 1.3  # times the largest reference: what a diverged loss may take of the axis
 ATTENTION = (
     "previous_token_score",
     "matched_score",
@@ -45,11 +46,13 @@ def curves(table: pd.DataFrame, references: Mapping[str, float], unit: str) -> a
     )
     measured = base.transform_filter("datum.curve != 'training batches'")
     title = f"loss, {unit}"
-    band = measured.mark_area(opacity=0.2).encode(
-        y=alt.Y("low:Q", title=title, scale=alt.Scale(zero=False)), y2="high:Q"
-    )
+    measured_columns = ["validation_loss", "training_loss"]
+    lowest = min([table[measured_columns].min().min(), *references.values()])
+    top = min(table[[*measured_columns, "batch_loss"]].max().max(), ROOM * max(references.values()))
+    frame = alt.Scale(domain=[0.95 * float(lowest), max(float(top), 1.03 * max(references.values()))], nice=False)
+    band = measured.mark_area(opacity=0.2, clip=True).encode(y=alt.Y("low:Q", title=title, scale=frame), y2="high:Q")
     lines = base.mark_line(clip=True).encode(
-        y=alt.Y("loss:Q", title=title),
+        y=alt.Y("loss:Q", title=title, scale=frame),
         strokeWidth=alt.condition("datum.curve == 'training batches'", alt.value(1.5), alt.value(3)),
         tooltip=[
             alt.Tooltip("curve:N"),

@@ -12,11 +12,10 @@ import torch
 from interp_core import ablation, samples
 from interp_core.ablation import Donors, Mode, Part, Sweep
 from interp_core.tokenizers import UnknownCharacters
-from ui import session
+from ui import session, wording
 from ui.bench import Bench
 from ui.charts import ablation as charts
 
-NATS, BITS = "nats", "bits/char"
 DRAWN = 200  # characters of text drawn from the intact and the ablated model
 SENTENCE = "KING RICHARD:\nNow is the winter of our discontent\n"
 
@@ -35,7 +34,7 @@ class View:
     @property
     def scale(self) -> float:
         """Nats to the shown unit."""
-        return 1.0 if self.unit == NATS else 1 / math.log(2)
+        return 1.0 if self.unit == wording.NATS else 1 / math.log(2)
 
     def rows(self) -> pd.DataFrame:
         """The sweep in the shown mode and unit: part, layer, column, effect, low, high."""

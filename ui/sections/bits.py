@@ -17,7 +17,6 @@ from interp_core.tokenizers import CharTokenizer
 from ui import cache, runs, session, wording
 from ui.charts import train as charts
 
-BENGIO = "interp_core.bengio"
 NEW_RUN = "a new run"
 
 
@@ -93,7 +92,7 @@ def claim(story: Story) -> None:
     gpt, pairs = story.rows[-1], next(row for row in story.rows if row.name.startswith("bigram"))
     mine, control, gained = st.columns(3)
     gained_bits = interval(pairs.windows - gpt.windows, 0)
-    mine.metric("the GPT, bits a character", wording.plus_minus(gpt.bits))
+    mine.metric(f"{story.checkpoint.name}, bits a character", wording.plus_minus(gpt.bits))
     tokens = torch.cat([story.text.train, story.text.validation])
     same = baselines.bigram_in_sample(tokens, story.checkpoint.model.config.d_vocab) / bits_per_char.NATS_PER_BIT
     control.metric(
@@ -101,9 +100,10 @@ def claim(story: Story) -> None:
         help=f"Counted on the training part, one added to each pair. Counted and measured on the same text they need {same:.2f}, "
         "which is what a table in a course may show: in-sample.",
     )  # fmt: skip
-    gained.metric("the GPT needs less by", wording.plus_minus(gained_bits))
-    good = gained_bits.low > 0
-    verdict = "attention over a whole context beats pair counts" if good else "not better than pair counts"
+    gained.metric("it needs less by", wording.plus_minus(gained_bits))
+    mlp = next((row for row in story.rows if row.kind == "MLP"), None)
+    over_mlp = None if mlp is None else interval(mlp.windows - gpt.windows, 0)
+    good, verdict = wording.bits_verdict(story.checkpoint.name, gained_bits, over_mlp)
     st.badge(
         verdict, icon=":material/check:" if good else ":material/question_mark:", color="green" if good else "orange"
     )
@@ -179,7 +179,9 @@ def _train_bengio(text: str, folder: Path) -> None:
         run = next((run for run in runs.find() if run.plan.file is not None and run.plan.file.name == text), None)
         given = {} if run is None or run.plan.file is None else {"text.txt": run.plan.file.read_bytes()}
         which = ["--file", f"{jobs.FOLDER}/text.txt"] if given else ["--text", text]
-        jobs.submit(folder.parent, folder.name, BENGIO, [*which, "--out", f"{jobs.FOLDER}/bengio.safetensors"], given)
+        jobs.submit(
+            folder.parent, folder.name, runs.BENGIO, [*which, "--out", f"{jobs.FOLDER}/bengio.safetensors"], given
+        )
     except (jobs.JobError, OSError) as error:
         st.session_state[session.TRAIN_ERROR] = str(error)
 

@@ -18,6 +18,8 @@ from ui.bench import PASTE, fetch
 SHAKESPEARE = "tiny-shakespeare"
 HERE = Path("run.pt")  # stands for the run's own file
 NEW = session.NEW
+REPEATED = 0.1  # share of the held-out part that may stand in the training part
+HOT = 0.1  # learning rate above which a run will hardly learn
 
 # What each preset is called, the stem of its runs' names, the plan, and what to watch for.
 PRESETS: dict[str, tuple[str, Plan, str]] = {
@@ -31,8 +33,9 @@ PRESETS: dict[str, tuple[str, Plan, str]] = {
             snapshots=16,
             recipe=Recipe(steps=800, matrix_lr=8e-3, other_lr=2e-2, weight_decay=0.01, dropout=0.0),
         ),
-        "Two layers of attention only learn sequences in which only the earlier occurrence of a token tells what follows it. "
-        "Between steps 70 and 170 the loss falls at once: a previous-token head and an induction head have found each other.",
+        "Two layers of attention learn sequences that draw a few tokens and, for each, what mostly follows it. Which tokens "
+        "are around is learned first; then, between steps 70 and 170, the loss falls at once: a previous-token head and a "
+        "matching head have found each other, and what followed a token earlier is copied.",
     ),
     "Shakespeare in five minutes": (
         "shakespeare",
@@ -59,12 +62,18 @@ def draw() -> None:
         st.session_state.setdefault(session.PRESET, FIRST)
         _fill()
     st.pills("What to train", list(PRESETS), key=session.PRESET, on_change=_fill, required=True)
-    st.caption(PRESETS[st.session_state[session.PRESET] or FIRST][2])
+    _, preset, words = PRESETS[st.session_state[session.PRESET] or FIRST]
+    if st.session_state.get(NEW["text"], preset.text) == preset.text:
+        st.caption(words)
     left, right = st.columns([5, 3], gap="medium")
     with left:
         characters, name = _choose_text()
         values = _numbers(synthetic_text=name in synthetic.KINDS)
     with right:
+        called = st.text_input("Name", key=NEW["name"], max_chars=40, help="Small letters, digits and hyphens.")
+        if characters == "":
+            st.info("Paste a text on the left: a few thousand characters at least.")
+            return
         try:
             plan = _plan(name, values)
             with st.spinner("Reading the text…"):
@@ -78,7 +87,6 @@ def draw() -> None:
             st.button("Start", type="primary", disabled=True)
             return
         _costs(plan, config)
-        called = st.text_input("Name", key=NEW["name"], max_chars=40, help="Small letters, digits and hyphens.")
         own = (name, characters) if characters is not None else None
         st.button("Start", type="primary", icon=":material/play_arrow:", on_click=_start, args=(plan, called, own))
         _vocabulary(lesson, characters if characters is not None else _named(name))
@@ -121,6 +129,8 @@ def _take() -> None:
                 f"{file.name} has {file.size:,} bytes, more than the {uploads.TEXT_BYTES:,} that are read here."
             )
         characters = file.getvalue().decode("utf-8")
+        if "\0" in characters or characters.startswith("%PDF"):
+            raise ValueError(f"{file.name} is not a text but another kind of file: save its text as .txt in UTF-8.")
     except UnicodeDecodeError:
         st.session_state[session.TRAIN_ERROR] = f"{file.name} is not text in UTF-8: save it as that and bring it again."
     except ValueError as error:
@@ -131,16 +141,16 @@ def _take() -> None:
 
 
 def _numbers(synthetic_text: bool) -> dict[str, float]:
-    """The numbers of the form; nothing is clipped, so that what is impossible is refused with a reason."""
+    """The numbers of the form, without bounds of their own: what is impossible is refused with a reason, never clipped."""
     found: dict[str, float] = {}
     (*first, width), (*second, drop) = st.columns(4), st.columns(4)
-    for place, field, label, least in (
-        (first[0], "layers", "Layers", 1), (first[1], "heads", "Heads", 1), (first[2], "d_model", "Width", 1),
-        (width, "context", "Context", 1), (second[0], "steps", "Steps", 1), (second[1], "batch", "Batch, windows", 1),
-        (second[2], "seed", "Seed", 0),
+    for place, field, label in (
+        (first[0], "layers", "Layers"), (first[1], "heads", "Heads"), (first[2], "d_model", "Width"),
+        (width, "context", "Context"), (second[0], "steps", "Steps"), (second[1], "batch", "Batch, windows"),
+        (second[2], "seed", "Seed"),
     ):  # fmt: skip
-        found[field] = place.number_input(label, least, 1_000_000, key=NEW[field])
-    found["dropout"] = drop.number_input("Dropout", 0.0, 0.99, step=0.05, format="%.2f", key=NEW["dropout"])
+        found[field] = place.number_input(label, step=1, key=NEW[field])
+    found["dropout"] = drop.number_input("Dropout", step=0.05, format="%.2f", key=NEW["dropout"])
     found["mlp"] = st.toggle("With MLPs (four times as wide as the stream)", key=NEW["mlp"])
     with st.expander("Learning rates, weight decay"):
         fine = {
@@ -148,7 +158,7 @@ def _numbers(synthetic_text: bool) -> dict[str, float]:
             "weight_decay": "Weight decay",
         }  # fmt: skip
         for place, (field, label) in zip(st.columns(3), fine.items(), strict=True):
-            found[field] = place.number_input(label, 0.0, 10.0, step=0.001, format="%.4g", key=NEW[field])
+            found[field] = place.number_input(label, step=0.001, format="%.4g", key=NEW[field])
     if synthetic_text:
         st.caption("65 tokens; every sequence is drawn anew.")
     return found
@@ -180,6 +190,12 @@ def _costs(plan: Plan, config: ModelConfig) -> None:
     with st.spinner("Trying a few steps…"):
         shape = f"{config} {plan.recipe.batch} {plan.recipe.dropout > 0}"
         seconds = cache.seconds_a_step(shape, config, plan.recipe) * plan.recipe.steps
+    if max(plan.recipe.matrix_lr, plan.recipe.other_lr) > HOT:
+        st.caption(f":material/warning: Learning rates above {HOT} hardly ever work; a run that diverges is stopped.")
+    if seconds > 3600:
+        st.caption(
+            ":material/warning: More than an hour, and others wait in line meanwhile: fewer steps, or a smaller model?"
+        )
     left, right = st.columns(2)
     left.metric("parameters", f"{count:,}")
     right.metric(
@@ -197,6 +213,12 @@ def _vocabulary(lesson: Lesson, characters: str) -> None:
     shown = " ".join(tokenizer.label(token) for token in range(min(tokenizer.size, 120)))
     st.caption(f"{len(characters):,} characters, {tokenizer.size} distinct:")
     st.code(shown, language=None, wrap_lines=True)
+    share = cache.repeated_share(cache.text_hash(characters), characters)
+    if share > REPEATED:
+        st.warning(
+            f"{share:.0%} of held-out stretches of 32 characters stand word for word in the training part: the validation loss "
+            "will measure memory, not prediction."
+        )
     odd = cache.odd_characters(cache.text_hash(characters), characters)
     if len(odd):
         with st.expander(f"{len(odd)} of them look odd", icon=":material/warning:"):

@@ -11,16 +11,19 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from interp_core import atlas, checkpoints, copying, jobs, learning_curves, run_files, training
+from interp_core import atlas, checkpoints, copying, learning_curves, run_files, training
 from interp_core.atlas import HeadAtlas
+from interp_core.induction import Circuit
 from interp_core.learning_curves import Curves, Guidance
 from interp_core.lessons import Lesson
+from interp_core.model import GPT
 from interp_core.statistics import interval
-from ui import cache, runs, session, wording
+from ui import cache, session, wording
 from ui.charts import atlas as atlas_charts
 from ui.charts import train as charts
 from ui.runs import TrainingRun
 
+GRID = 0.74  # of the grid of heads beside a sample
 SAMPLE = 240  # characters
 LONGEST_HALF = 32  # tokens of a repeat on which heads are measured
 NATS_PER_BIT = math.log(2)
@@ -95,45 +98,68 @@ def open_run(run: TrainingRun) -> Watch:
     return Watch(run, lesson, known, learning_curves.read(run_files.records(run.out)))
 
 
-def claim(watch: Watch) -> None:
+def claim(watch: Watch, advice: bool) -> None:
     """The loss, its control, how far the run is, and what the curves say."""
     loss, control, progress = st.columns(3)
     curves, recipe = watch.curves, watch.run.plan.recipe
     if curves is None:
-        job = watch.run.job
-        if job is not None and job.state == "queued":
-            st.info(
-                f"Waiting: place {job.place} in the line. One run at a time has the machine; closing this page is fine."
-            )
-        elif job is not None and job.active:
-            st.info("Starting: Python loads torch, then the first step is taken.", icon=":material/hourglass_top:")
+        _nothing_yet(watch.run)
         return
     loss.metric(
-        "validation loss, nats" + _bits(watch, curves.validation[-1]), wording.plus_minus(_ends(curves.validation[-1]))
+        "validation loss, nats" + _bits(watch, curves.validation[-1]),
+        wording.plus_minus(interval(curves.validation[-1], 0)),
     )
-    best = min(watch.references, key=lambda name: watch.references[name].mean())
-    named = {"bigram": "control: pair counts", "uniform": "control: guessing, ln V"}
+    best = learning_curves.to_beat(watch.references)
+    known = watch.references[best]
     control.metric(
-        named.get(best, f"control: {best} counts") + _bits(watch, watch.references[best]),
-        wording.plus_minus(_ends(watch.references[best])),
-    )
+        f"control: {best}{_bits(watch, known)}", wording.plus_minus(interval(known, 0)),
+        help="The best of what a model should beat, on the same windows. Counts of a text come from its training part; *tokens "
+        "so far* counts the tokens of the sequence at hand, which takes no circuit.",
+    )  # fmt: skip
     seconds = float(curves.table["seconds"].iloc[-1])
     rate = watch.step / max(seconds, 1e-9)
-    left = (recipe.steps - watch.step) / rate
-    ahead = f", {wording.duration(left)} left" if watch.run.active else ""
+    ahead = f", {wording.duration((recipe.steps - watch.step) / rate)} left" if watch.run.active else ""
     progress.metric(f"steps, {wording.rate(rate)}{ahead}", f"{watch.step:,} of {recipe.steps:,}")
     if watch.run.active:
         st.progress(watch.step / recipe.steps)
+    job = watch.run.job
+    if job is not None and job.code == training.GAVE_UP:
+        _badge(False, "diverged", f"{job.message[0].upper()}{job.message[1:]}. {_kept(watch.run)}")
+        return
     found = watch.guidance()
     assert found is not None
-    good = found.kind in ("learning", "fits")
+    _badge(found.kind in ("learning", "fits"), found.headline, found.advice if advice else "")
+
+
+def _nothing_yet(run: TrainingRun) -> None:
+    """What there is to say of a run without a single record."""
+    job = run.job
+    if job is None or job.state == "finished":
+        st.info("No records of this training were kept.")
+    elif job.state == "queued":
+        st.info(
+            f"Waiting: place {job.place} in the line. One run at a time has the machine; closing this page is fine."
+        )
+    elif job.active:
+        st.info("Starting: Python loads torch, then the first step is taken.", icon=":material/hourglass_top:")
+    else:
+        st.info("It stopped before its first record.")
+
+
+def _badge(good: bool, headline: str, words: str) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.badge(
-            found.headline,
+            headline,
             icon=":material/check:" if good else ":material/question_mark:",
             color="green" if good else "orange",
         )
-        st.caption(found.advice, width="stretch")
+        st.caption(words, width="stretch")
+
+
+def _kept(run: TrainingRun) -> str:
+    if not run.out.is_file():
+        return "No checkpoint was good enough to be kept."
+    return f"The checkpoint of step {cache.checkpoint_of(run.out).card.get('step')}, from before, is kept."
 
 
 def learning(watch: Watch) -> Chart:
@@ -151,15 +177,13 @@ def learning(watch: Watch) -> Chart:
                 "heart. Watch for a sudden fall, and open *heads form* to see what forms there."
             )
         draw_links(watch, None)
-    scale = 1 / NATS_PER_BIT if watch.characters else 1.0
-    unit = "bits/char" if watch.characters else "nats"
+    bits = watch.characters and st.session_state.get(session.UNIT) == wording.BITS
+    scale, unit = (1 / NATS_PER_BIT, wording.BITS) if bits else (1.0, wording.NATS)
     table = watch.curves.table.copy()
     losses = table.columns.str.contains("loss")
     table.loc[:, losses] *= scale
-    names = {"uniform": "guessing", "unigram": "letter frequencies", "bigram": "pair counts"}
     marks = {
-        f"{names[name]} {scale * known.mean():.2f}": float(scale * known.mean())
-        for name, known in watch.references.items()
+        f"{name} {scale * known.mean():.2f}": float(scale * known.mean()) for name, known in watch.references.items()
     }
     chart = charts.curves(table, marks, unit)
     with figure:
@@ -177,16 +201,34 @@ def heads_form(watch: Watch) -> Chart:
     if table is None:
         st.info("No snapshot yet: the first comes at step 30." if watch.run.active else "This run kept no snapshots.")
         return None
+    _badge(*_formed(watch))
     panels = [charts.formation(table, score) for score in charts.PANELS]
     for place, panel in zip(st.columns(3), panels, strict=True):
         place.altair_chart(panel, alt="A score of every head over training steps.")
     st.caption(
-        "A line is a head, with its 95% band over 64 sequences of random tokens that repeat once, so nothing but the heads' own "
-        "habits shows; *matching* is what the place gets above an unrelated context's, and *copying* is read off the weights. An "
-        "induction circuit forms when a previous-token head (left) and a matching head that copies (middle, right) rise together."
+        "A line is a head, with its 95% band over 64 sequences of random tokens that repeat once. *Prefix matching* is "
+        "attention to what followed the earlier occurrence, above what that place gets after an unrelated context. When an "
+        "induction circuit forms, the left and the middle panel rise together. *Copying* is read off the weights: above zero, "
+        "a head raises what it looks at; where embeddings are loud it is near 1 for every head and tells nothing."
     )
     draw_links(watch, None)
     return charts.formations(table)
+
+
+def _formed(watch: Watch) -> tuple[bool, str, str]:
+    """Whether the circuit's heads are there at the newest snapshot, and in an untrained model of the same shape."""
+    checkpoint = cache.checkpoint_of(watch.snapshots[max(watch.snapshots)])
+    half = min(LONGEST_HALF, copying.longest_half(watch.run.plan.context, 2))
+    config = checkpoint.model.config
+    untrained = GPT(config, watch.run.plan.recipe.seed)
+
+    def circuit(key: str, model: GPT) -> Circuit:
+        label = "Looking for the heads of a circuit"
+        return cache.with_progress(label, lambda tell: cache.circuit(key, half, 0, model, tell))
+
+    return wording.formation_verdict(
+        circuit(checkpoint.sha256, checkpoint.model), circuit(f"untrained {config}", untrained)
+    )
 
 
 def scrub(watch: Watch) -> Chart:
@@ -200,13 +242,17 @@ def scrub(watch: Watch) -> Chart:
         )
         return None
     options = [f"{step}" for step in found]
-    session.default_to(session.SCRUB, options, options[-1])
-    step = int(str(st.select_slider("Training step", options, key=session.SCRUB, bind="query-params")))
+    session.keep_choice(session.SCRUB, options)
+    figure, about = st.columns([5, 3], gap="medium")
+    step = int(
+        about.select_slider(
+            "Training step", options, options[-1], key=session.SCRUB, bind="query-params", width="stretch"
+        )
+    )
     measured, first = _atlas(watch, step), _atlas(watch, min(found))
     labels, before = atlas.label_heads(measured), atlas.label_heads(first)
-    figure, about = st.columns([5, 3], gap="medium")
     grid = atlas_charts.head_grid(
-        measured.patterns.numpy(), labels.table.merge(measured.table), None, session.is_dark(), 0.8, f"step {step:,}"
+        measured.patterns.numpy(), labels.table.merge(measured.table), None, session.is_dark(), GRID, f"step {step:,}"
     )
     with figure:
         st.altair_chart(grid, width="content", alt=f"Mean attention pattern of every head at step {step}.")
@@ -214,9 +260,10 @@ def scrub(watch: Watch) -> Chart:
             "Row = the token that looks, column = the one looked at; the frame is the head's name. **Move the slider.**"
         )
     with about:
+        control = f"; control: {before.named.estimate:.0f} at step {min(found)}" if step > min(found) else ""
         st.caption(
-            f"{labels.named.estimate:.0f} of {len(labels.table)} heads have a name at step {step:,} (95%: {labels.named.low:.0f} "
-            f"to {labels.named.high:.0f}); control: {before.named.estimate:.0f} at step {min(found)}."
+            f"{labels.named.estimate:.0f} of {len(labels.table)} heads have a name at step {step:,} ({labels.named.low:.0f} to "
+            f"{labels.named.high:.0f} in 95% of resamples of windows){control}."
         )
         if watch.characters:
             draw_sample(watch, step)
@@ -258,74 +305,12 @@ def draw_links(watch: Watch, step: int | None) -> None:
         place.page_link(f"pages/{page.lower()}.py", label=page, icon=":material/arrow_forward:", query_params=chosen)
 
 
-def draw_controls(run: TrainingRun) -> None:
-    """Stop, resume, delete and carry home."""
-    job = run.job
-    if job is None:
-        st.caption("It came with the app, with the records and snapshots of its training.")
-        return
-    if job.state == "failed":
-        st.error(f"{job.message}")
-    elif job.state == "interrupted":
-        st.warning("Its process was killed. Nothing that it had saved is lost: resume it.")
-    with st.container(horizontal=True, gap="small"):
-        if job.active:
-            st.button("Stop", icon=":material/stop:", on_click=_act, args=(jobs.stop, job), type="primary")
-        elif job.state in jobs.RESUMABLE and job.code != training.GAVE_UP:
-            st.button("Resume", icon=":material/play_arrow:", on_click=_act, args=(jobs.resume, job), type="primary")
-        if not job.active:
-            with st.popover("Delete", icon=":material/delete:"):
-                st.markdown(f"Checkpoint, snapshots and curves of **{run.name}** are gone then, for everybody.")
-                st.button("Delete it", on_click=_act, args=(jobs.delete, job))
-
-
-def _act(action: Callable[[jobs.Job], None], job: jobs.Job) -> None:
-    try:
-        action(job)
-    except jobs.JobError as error:
-        st.session_state[session.TRAIN_ERROR] = str(error)
-
-
-def code(run: TrainingRun, lesson: Lesson) -> str:
-    """The Python that trains the same run."""
-    plan, recipe = run.plan, run.plan.recipe
-    if plan.file is not None:
-        what = f'lessons.of_text("{plan.file.name}", corpora.read_file(Path("{plan.file.name}")), {plan.context})'
-    elif lesson.vocabulary is None:
-        what = f'lessons.of_sequences("{plan.text}", {plan.d_vocab}, {plan.context})'
-    else:
-        what = f'lessons.of_text("{plan.text}", corpora.read("{plan.text}"), {plan.context})'
-    shape = f"lesson.d_vocab, {plan.context}, {plan.d_model}, {plan.heads}, {plan.layers}, d_mlp={plan.d_mlp}"
-    return f"""from pathlib import Path
-
-from interp_core import corpora, lessons, plans, training
-from interp_core.model import GPT
-
-lesson = {what}
-recipe = plans.{recipe}
-run = training.Run(GPT(plans.shape({shape}), seed={recipe.seed}), recipe)
-for record in training.train(run, lesson, every={plan.record_every}):
-    print(record.step, record.training_loss, record.validation_loss)
-
-# or, in a shell, with checkpoint, card and snapshots:
-# {plan.command}"""
-
-
 VIEWS: dict[str, Callable[[Watch], Chart]] = {"learning": learning, "heads form": heads_form, "snapshots": scrub}
 
 POLL = {
     "learning": 1.0,
     "heads form": 2.0,
 }  # seconds between two looks at a run that goes on; snapshots wait for a move
-
-
-def packed(watch: Watch) -> bytes:
-    """The run as a zip."""
-    return runs.packed(watch.run, pd.DataFrame() if watch.curves is None else watch.curves.table)
-
-
-def _ends(windows: np.ndarray) -> wording.Interval:
-    return interval(windows, 0)
 
 
 def _bits(watch: Watch, windows: np.ndarray) -> str:
