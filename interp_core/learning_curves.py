@@ -139,8 +139,9 @@ def _trend(
     beside = f"the training loss is {abs(gap):.2f} nats {'below' if gap >= 0 else 'above'} it"
     if SKYLINE in known:
         away = interval(validation[-1] - known[SKYLINE], seed)
-        beside = f"counting pairs in the sequence so far would give {-away.estimate:+.2f} ±{away.half_width:.2f} nats"
-    changed = f"{fall.estimate:+.2f} ±{fall.half_width:.2f} nats"
+        side = "above" if away.estimate >= 0 else "below"
+        beside = f"it is {abs(away.estimate):.2f} ±{away.half_width:.2f} nats {side} what counting pairs in the sequence so far reaches"
+    changed = f"{fall.estimate:.2f} ±{fall.half_width:.2f} nats"
     if not done:
         words = (
             "still falls"

@@ -25,7 +25,10 @@ with st.sidebar:
     if asked is not None and asked not in options:
         st.warning(f"The link asks for the run {asked}, which is not here. Showing {options[0]}.")
     session.default_to(session.RUN, options, options[0])
-    chosen = st.selectbox("Run", options, index=None, key=session.RUN, bind="query-params") or options[0]
+    chosen = st.selectbox(
+        "Run", options, index=None, key=session.RUN, bind="query-params", required=True, label_visibility="collapsed"
+    )  # fmt: skip
+    chosen = chosen or options[0]
     if chosen != bits.NEW_RUN:
         st.button("New run", icon=":material/add:", on_click=bits.to_new_run, type="primary")
     run = found.get(chosen)

@@ -25,7 +25,7 @@ LABEL_COLOURS = {
 }
 LIGHT_RAMP = ("#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b")
 DARK_RAMP = ("#101418", "#12345c", "#1f66ab", "#6baed6", "#eaf3fb")
-GRID = {"width": 600, "height": 360}  # pixels that a grid of heads may take
+GRID = {"width": 490, "height": 360}  # pixels that a grid of heads may take
 MARGIN = 56  # that the axes take
 MAP, WIDEST = 320, 480  # pixels a side of one head opened, by positions and at most by characters
 TILE = 128  # pixels that a head's pattern has at most in the grid

@@ -25,10 +25,10 @@ def themed(chart: C) -> C:
     )
 
 
-def rules(marks: Mapping[str, float]) -> alt.LayerChart:
-    """Dashed horizontal lines with their names."""
+def rules(marks: Mapping[str, float], scale: alt.Scale | None = None) -> alt.LayerChart:
+    """Dashed horizontal lines with their names, on the scale of the chart that they are laid under."""
     table = pd.DataFrame({"words": list(marks), "at": list(marks.values())})
-    base = alt.Chart(table).encode(y="at:Q")
+    base = alt.Chart(table).encode(y=alt.Y("at:Q", scale=scale or alt.Scale(zero=True)))
     names = base.mark_text(align="right", baseline="top", dx=-4, dy=4, fontSize=FONT, color=PINK).encode(
         x=alt.value("width"), text="words:N"
     )

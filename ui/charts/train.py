@@ -60,7 +60,7 @@ def curves(table: pd.DataFrame, references: Mapping[str, float], unit: str) -> a
             *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("loss", "low", "high")),
         ],
     )
-    return themed((rules(references) + band + lines).properties(height=HEIGHT))
+    return themed((rules(references, frame) + band + lines).properties(height=HEIGHT))
 
 
 def formation(table: pd.DataFrame, score: str, framed: bool = True) -> alt.LayerChart:
