@@ -140,7 +140,9 @@ def _trend(
     if SKYLINE in known:
         away = interval(validation[-1] - known[SKYLINE], seed)
         side = "above" if away.estimate >= 0 else "below"
-        beside = f"it is {abs(away.estimate):.2f} ±{away.half_width:.2f} nats {side} what counting pairs in the sequence so far reaches"
+        beside = (
+            f"it is {abs(away.estimate):.2f} ±{away.half_width:.2f} nats {side} what pairs so far in the sequence reach"
+        )
     changed = f"{fall.estimate:.2f} ±{fall.half_width:.2f} nats"
     if not done:
         words = (
