@@ -5,6 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault(
+    "GOMP_SPINCOUNT", "1000"
+)  # before torch: tests beside a running training would crawl, as the app would
+
 import pytest
 import torch
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -43,7 +44,15 @@ def start(page: Page, server: str) -> None:
     settled(page)
     button(page, "Start").click()
     expect(button(page, "Stop")).to_be_visible(timeout=30_000)
-    assert "run=circuit" in page.url, "a reload must find this run, whatever others start meanwhile"
+    expect(page).to_have_url(re.compile("run=circuit"))  # a reload must find this run, whatever others start meanwhile
+
+
+def written(page: Page, path: Path) -> None:
+    """Waits for a file that a process of the run writes."""
+    deadline = time.monotonic() + 60
+    while not path.is_file():
+        assert time.monotonic() < deadline, path
+        page.wait_for_timeout(100)
 
 
 def steps(page: Page) -> int:
@@ -92,7 +101,7 @@ def test_a_link_to_a_snapshot_opens_it_and_leads_on(server: str, page: Page) -> 
     main(page).get_by_role("slider").first.press("ArrowRight")
     settled(page)
     expect(main(page)).to_contain_text("at step 43")
-    assert "at=43" in page.url
+    expect(page).to_have_url(re.compile("at=43"))
     page.reload()
     settled(page)
     expect(main(page)).to_contain_text("at step 43")
@@ -110,14 +119,14 @@ def test_a_killed_trainer_and_a_killed_server_lose_nothing(page: Page, tmp_path:
         start(page, server)
         expect(main(page)).to_contain_text("of 800", timeout=60_000)
         folder = tmp_path / "runs" / "circuit"
-        while not (folder / "circuit" / "state.pt").is_file():
-            page.wait_for_timeout(200)
+        written(page, folder / "circuit" / "state.pt")
         os.kill(json.loads((folder / "worker.json").read_text())["pid"], signal.SIGKILL)
         expect(main(page).or_(page.locator("[data-testid=stSidebar]")).get_by_text("was killed")).to_be_visible(
             timeout=30_000
         )
         button(page, "Resume").click()
         expect(button(page, "Stop")).to_be_visible(timeout=30_000)
+        written(page, folder / "worker.json")
         trainer = psutil.Process(json.loads((folder / "worker.json").read_text())["pid"])
         os.kill(process.pid, signal.SIGKILL)
         process.wait(20)
