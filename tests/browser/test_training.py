@@ -87,10 +87,12 @@ def test_the_half_minute_preset_from_start_to_verdict(server: str, page: Page, t
     expect(main(page)).to_contain_text("800 of 800", timeout=SECONDS)
     settled(page)
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
-    page.get_by_role("link", name="Induction").last.click()
+    expect(main(page)).to_contain_text("The whole run", timeout=60_000)  # it is done, and drawn as such
     settled(page)
-    expect(page.locator("h1")).to_have_text("Induction")
-    expect(main(page)).to_contain_text("induction circuit present")
+    main(page).get_by_role("link", name="Induction").click()
+    expect(page.locator("h1")).to_have_text("Induction", timeout=60_000)
+    settled(page)
+    expect(main(page)).to_contain_text("induction circuit present", timeout=60_000)
     assert "checkpoint=circuit" in page.url
 
 
