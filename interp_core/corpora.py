@@ -181,6 +181,15 @@ def windows(tokens: Int[Tensor, "pos"], context: int, count: int, seed: int) -> 
     Raises:
         ValueError: the text does not hold that many.
     """
+    return windows_at(tokens, window_offsets(tokens, context, count, seed).tolist(), context)
+
+
+def window_offsets(tokens: Int[Tensor, "pos"], context: int, count: int, seed: int) -> Int[Tensor, "window"]:
+    """Where the windows of `windows` begin.
+
+    Raises:
+        ValueError: as `windows`.
+    """
     available = count_windows(tokens, context)
     if not 1 <= count <= available:
         raise ValueError(
@@ -188,7 +197,7 @@ def windows(tokens: Int[Tensor, "pos"], context: int, count: int, seed: int) -> 
             f"{available} that do not overlap: ask for fewer windows, or choose a longer text"
         )
     chosen = torch.randperm(available, generator=torch.Generator().manual_seed(seed))[:count].sort().values
-    return windows_at(tokens, (chosen * (context + 1)).tolist(), context)
+    return chosen * (context + 1)
 
 
 def all_windows(text: Text, context: int, before: int = 0) -> Int[Tensor, "window before_pos_plus_1"]:

@@ -141,6 +141,15 @@ def copying_scores(model: GPT, layer: int) -> Float[Tensor, "head"]:
     return eigenvalues.real.sum(-1) / eigenvalues.abs().sum(-1).clamp(min=1e-30)
 
 
+def direct_logits(model: GPT, direction: Float[Tensor, "d_model"]) -> Float[Tensor, "d_vocab"]:
+    """What a direction of the residual stream adds to each token's logit along the direct path, less their mean.
+
+    The final norm's gain is folded in and the mean that it takes off taken off; its division by the stream's size is not.
+    """
+    logits = direction @ _reads(model.lnf, model.head.weight.T)
+    return logits - logits.mean()
+
+
 def k_composition(model: GPT, lower: int, upper: int) -> Float[Tensor, "lower_head upper_head"]:
     """How much of what heads of layer `lower` write is read by the keys of heads of layer `upper`.
 

@@ -7,7 +7,7 @@ slow runs in a thread of its own, so that the page can show how far it is and th
 import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -21,13 +21,16 @@ from torch import Tensor
 
 from interp_core import (
     ablation,
+    activations,
     atlas,
     bengio,
     bits_per_char,
     budget,
+    categories,
     checkpoints,
     copying,
     corpora,
+    ged,
     induction,
     learning_curves,
     lessons,
@@ -36,6 +39,7 @@ from interp_core import (
     text_copying,
 )  # fmt: skip
 from interp_core.ablation import Donors, Mode, Sweep
+from interp_core.activations import Activations
 from interp_core.atlas import HeadAtlas
 from interp_core.bits_per_char import Row
 from interp_core.checkpoints import Checkpoint, Vocabulary
@@ -289,6 +293,48 @@ def bits_of_gpt(checkpoint: str, text: str, _checkpoint: Checkpoint, _text: Text
     """Bits a character of a GPT."""
     seconds = float(_checkpoint.card.get("seconds", float("nan")))
     return bits_per_char.of_gpt(_checkpoint.name, _checkpoint.model, _text, seconds, progress=_progress)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def labels(pattern: str, text: str, vocabulary: str, _tokens: Tensor, _tokenizer: Tokenizer) -> np.ndarray:
+    """Which tokens of a text's validation part a pattern marks."""
+    return categories.label(pattern, [_tokenizer.decode([token]) for token in _tokens.tolist()])
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def gathered(
+    checkpoint: str, windows: str, site: str, _model: GPT, _windows: Tensor, _progress: Progress
+) -> Activations:
+    """What a checkpoint holds at a site while it reads windows."""
+    return activations.gather(_model, _windows, [site], _progress)[site]
+
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # vectors, labels, windows
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def ged_scores(key: str, _rows: Rows, _shrinkage: float, _method: ged.Method) -> ged.Scores:
+    """Out-of-fold projections; the key names checkpoint, windows, site, categories, shrinkage and method."""
+    return ged.cross_validate(*_rows, shrinkage=_shrinkage, method=_method)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def ged_components(key: str, _rows: Rows, _shrinkage: float) -> ged.Decomposition:
+    """All components, of all rows."""
+    rows, positive, _ = _rows
+    return ged.decompose(rows[positive], rows[~positive], _shrinkage)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def ged_null(key: str, _rows: Rows, _shrinkages: Sequence[float], _progress: Progress) -> dict[float, ged.Null]:
+    """What shifted labels give, for every shrinkage of a slider at once."""
+    return ged.null(*_rows, shrinkages=_shrinkages, progress=_progress)
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def ged_by_size(key: str, _rows: Rows, _shrinkage: float, _progress: Progress) -> pd.DataFrame:
+    """Directions from few samples."""
+    return ged.by_sample_size(*_rows, shrinkage=_shrinkage, progress=_progress)
 
 
 def with_progress(label: str, work: Callable[[Progress], T]) -> T:

@@ -26,6 +26,7 @@ QUESTIONS = {
     "pages/atlas.py": ("Atlas", "which heads can a person name?"),
     "pages/ablation.py": ("Ablation", "which parts does the model depend on?"),
     "pages/induction.py": ("Induction", "does it copy from its context, and by which circuit?"),
+    "pages/ged.py": ("GED", "does a category vary along a direction of its own, out of sample?"),
 }
 
 CHECKPOINT = "checkpoint"  # widget: which checkpoint
@@ -67,6 +68,9 @@ NEW = {  # widgets of a new run's form, by the fields of a plan and its recipe
 }  # fmt: skip
 SEEN_SNAPSHOTS = "seen_snapshots"  # how many a run had when the page was drawn
 TRAIN_ERROR = "train_error"  # why a run could not be started, stopped, resumed or deleted
+CATEGORY, AGAINST, PATTERN_TYPED = "category", "against", "regex"  # widgets: which tokens, compared with which
+SITE, LAYER, TOKENS = "site", "layer", "read"  # widgets: where in the model, and how many tokens
+SHRINK, SAMPLES, FIGURE, GED_VIEW = "shrinkage", "samples", "figure", "plot"  # widgets of the GED page
 SENTENCE = "sentence"  # widget: the visitor's own sentence
 
 # Streamlit leaves a tenth of a projector's height free above the title; claim and picture belong on the first screen.

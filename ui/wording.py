@@ -3,10 +3,12 @@
 import pandas as pd
 
 from interp_core.atlas import Labels, Standout
+from interp_core.ged import Null, Scores
 from interp_core.induction import PRESENT, Circuit
 from interp_core.statistics import Interval
 
 NATS, BITS = "nats", "bits/char"
+ALPHA = 0.05
 EXACT = 1e-9  # half-width of a number that was not measured
 FINE = 0.01  # half-widths below are shown with a third digit
 
@@ -126,6 +128,24 @@ def bits_verdict(name: str, over_pairs: Interval, over_mlp: Interval | None) -> 
     if over_mlp.low > 0:
         return True, f"{name} beats pair counts, and an MLP that sees three characters by {plus_minus(over_mlp)}"
     return False, f"{name} beats pair counts, but not clearly an MLP that sees three characters"
+
+
+def ged_verdict(names: tuple[str, str], scores: Scores, null: Null) -> tuple[bool, str]:
+    """Whether one category varies more than the other along a direction, by what is held out."""
+    p_ratio, p_separation = null.p_value(scores)
+    apart = p_separation < ALPHA and scores.separation.low > 0
+    if p_ratio < ALPHA and scores.ratio.low > 1:
+        also = "; their means differ along it, too" if apart else ", and their means do not clearly differ along it"
+        return (
+            True,
+            f"{names[0]}: a direction along which it varies {scores.ratio.estimate:.1f} times as much, held out{also}",
+        )
+    if apart:
+        return (
+            True,
+            f"no direction of larger variance for {names[0]}, but the means differ along the one that was found",
+        )
+    return False, f"no direction of larger variance for {names[0]} that holds out of sample"
 
 
 def ablation_verdict(name: str, effect: Interval, rank: int, total: int, difference: Interval) -> tuple[bool, str]:

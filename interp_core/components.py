@@ -1,0 +1,31 @@
+"""What a direction in activations means: its forward pattern, and whether it is more than which token is read."""
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from interp_core.moments import folds_of
+
+FOLDS = 5
+
+
+def forward_pattern(rows: Float[ndarray, "row dim"], direction: Float[ndarray, "dim"]) -> Float[ndarray, "dim"]:
+    """What the component looks like in the activations: their covariance with the projection, per unit of its variance.
+
+    A direction says where to look, its pattern what is there (Haufe et al. 2014).
+    """
+    centred = rows - rows.mean(0)
+    scores = centred @ direction
+    return centred.T @ scores / max(float(scores @ scores), 1e-300)
+
+
+def token_share(values: Float[ndarray, "row"], tokens: Int[ndarray, "row"], windows: Int[ndarray, "row"]) -> float:
+    """Share of the projections' variance that the token alone explains, held out: near 1, the component is token identity."""
+    fold, left = folds_of(windows, FOLDS), np.empty_like(values)
+    for f in range(FOLDS):
+        train, test = fold != f, fold == f
+        sums = np.bincount(tokens[train], values[train], minlength=int(tokens.max()) + 1)
+        counts = np.bincount(tokens[train], minlength=len(sums))
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), values[train].mean())
+        left[test] = values[test] - means[tokens[test]]
+    return 1 - float((left**2).mean() / values.var())
