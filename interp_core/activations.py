@@ -1,7 +1,6 @@
 """What a model holds at its sites while it reads a text: vectors, each with its token, its place and its block.
 
-Windows are disjoint and in the order of the text; a *fold* is a run of neighbouring windows, so that rows of one window,
-or of two that share a speech, never stand on both sides of a split.
+Windows are disjoint and in the order of the text, so that folds can be runs of neighbouring windows (`block_folds`).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +24,6 @@ class Activations:
     tokens: Int[Tensor, "row"]  # the token that is read at the position
     windows: Int[Tensor, "row"]  # which window it is in, counted from 0 in the order of the text
     positions: Int[Tensor, "row"]  # in the window
-
-    def folds(self, count: int) -> Int[Tensor, "row"]:
-        """The fold of each row: runs of neighbouring windows of equal number."""
-        return self.windows * count // (int(self.windows.max()) + 1)
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from interp_core.moments import folds_of
+from interp_core.statistics import block_folds
 
 FOLDS = 5
 
@@ -21,7 +21,7 @@ def forward_pattern(rows: Float[ndarray, "row dim"], direction: Float[ndarray, "
 
 def token_share(values: Float[ndarray, "row"], tokens: Int[ndarray, "row"], windows: Int[ndarray, "row"]) -> float:
     """Share of the projections' variance that the token alone explains, held out: near 1, the component is token identity."""
-    fold, left = folds_of(windows, FOLDS), np.empty_like(values)
+    fold, left = block_folds(windows, FOLDS), np.empty_like(values)
     for f in range(FOLDS):
         train, test = fold != f, fold == f
         sums = np.bincount(tokens[train], values[train], minlength=int(tokens.max()) + 1)

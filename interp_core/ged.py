@@ -17,7 +17,7 @@ from numpy import ndarray
 from scipy.linalg import cholesky, eigh, solve, solve_triangular
 
 from interp_core.moments import FoldMoments, Moments
-from interp_core.statistics import Interval, bootstrap_means, percentile_interval
+from interp_core.statistics import Interval, bootstrap_means, percentile_interval, shift_labels
 
 SHRINKAGE = 0.05
 CONSTANT = 1e-10  # share of the mean variance below which a dimension counts as constant
@@ -141,7 +141,7 @@ def null(
     whole = FoldMoments.of(rows, windows, FOLDS)
     found: dict[float, list[tuple]] = {shrinkage: [] for shrinkage in shrinkages}
     for draw in range(draws):
-        split = _Split.of(whole, shift(positive, windows, seed + draw))
+        split = _Split.of(whole, shift_labels(positive, windows, seed + draw))
         for shrinkage in shrinkages:
             directions, centres = split.directions("GED", shrinkage)
             inside = np.mean(split.in_sample(directions, shrinkage), axis=0)
@@ -150,16 +150,6 @@ def null(
         if progress:
             progress((draw + 1) / draws)
     return {s: Null(*(np.array(column) for column in zip(*table, strict=True))) for s, table in found.items()}
-
-
-def shift(positive: Bool[ndarray, "row"], windows: Int[ndarray, "row"], seed: int) -> Bool[ndarray, "row"]:
-    """Labels shifted in a circle within each window, by a number of places drawn anew for each."""
-    rng, shifted = np.random.default_rng(seed), positive.copy()
-    edges = np.flatnonzero(np.diff(windows)) + 1
-    for part in np.split(np.arange(len(positive)), edges):
-        if len(part) > 1:
-            shifted[part] = np.roll(positive[part], rng.integers(1, len(part)))
-    return shifted
 
 
 def by_sample_size(

@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
+from interp_core.statistics import block_folds
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -48,11 +50,6 @@ class Moments:
         return mean, max(float(w @ self.square @ w) / self.count - mean**2, 0.0)
 
 
-def folds_of(windows: Int[ndarray, "row"], folds: int) -> Int[ndarray, "row"]:
-    """The fold of each row: runs of neighbouring windows, so that no window stands on both sides of a split."""
-    return windows * folds // (int(windows.max()) + 1)
-
-
 @dataclass(frozen=True, eq=False)
 class FoldMoments:
     """The moments of all rows in every fold, and the rows themselves."""
@@ -64,7 +61,7 @@ class FoldMoments:
     @staticmethod
     def of(rows: Float[ndarray, "row dim"], windows: Int[ndarray, "row"], folds: int) -> "FoldMoments":
         """Of these rows."""
-        fold = folds_of(windows, folds)
+        fold = block_folds(windows, folds)
         return FoldMoments(rows, fold, tuple(Moments.of(rows[fold == f]) for f in range(folds)))
 
     def part(self, mask: Bool[ndarray, "row"]) -> tuple[Moments, ...]:

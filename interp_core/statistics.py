@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from scipy.special import ndtr, stdtrit
 
@@ -93,3 +93,21 @@ def upper_bound(values: Float[ndarray, "cluster"], seed: int, draws: int = DRAWS
     "Equivalence tests"). "Not significant" shows nothing of the kind.
     """
     return float(mean_interval(values, seed, draws, 2 * level - 1)[2])
+
+
+def block_folds(windows: Int[ndarray, "row"], folds: int) -> Int[ndarray, "row"]:
+    """The fold of each row: runs of neighbouring windows, so that no window stands on both sides of a split."""
+    return windows * folds // (int(windows.max()) + 1)
+
+
+def shift_labels(positive: Bool[ndarray, "row"], windows: Int[ndarray, "row"], seed: int) -> Bool[ndarray, "row"]:
+    """Labels that say nothing: shifted in a circle within each window, by a number of places drawn anew for each.
+
+    Unlike a permutation that keeps the runs in which categories of text come.
+    """
+    rng, shifted = np.random.default_rng(seed), positive.copy()
+    edges = np.flatnonzero(np.diff(windows)) + 1
+    for part in np.split(np.arange(len(positive)), edges):
+        if len(part) > 1:
+            shifted[part] = np.roll(positive[part], rng.integers(1, len(part)))
+    return shifted

@@ -50,8 +50,10 @@ except (TooFew, ValueError) as error:
     st.stop()
 with about:
     choice.preview(labelled)
-    st.dataframe(table, hide_index=True, row_height=28)
-    st.caption("GED beside two directions that look for different means, on the same folds.")
+    st.dataframe(table[["direction", "ratio", "separation"]], hide_index=True, row_height=28)
+    st.caption(
+        "Held out: GED beside two directions that look for different means, on the same folds. In sample: in the CSV."
+    )
 code = f"""import torch
 
 {load_lines(bench, "activations", "categories", "ged")}

@@ -32,13 +32,6 @@ def test_batches_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(activations.gather(model, windows, ["resid_post.2"])["resid_post.2"].values, whole)
 
 
-def test_folds_are_runs_of_neighbouring_windows() -> None:
-    found = activations.gather(random_model(), random_tokens(batch=10), ["embed"])["embed"]
-    folds = found.folds(5)
-    assert torch.equal(folds.view(10, -1)[:, 0], torch.arange(10) // 2)
-    assert all(len(set(row.tolist())) == 1 for row in folds.view(10, -1))
-
-
 @pytest.mark.parametrize("site", ["pattern.0", "logits"])
 def test_what_is_no_vector_of_a_position_is_refused(site: str) -> None:
     with pytest.raises(ValueError, match=f"{site}: expected sites that hold a vector"):

@@ -6,6 +6,7 @@ import torch
 
 from interp_core import components, ged, head_scores
 from interp_core.ged import TooFew
+from interp_core.statistics import shift_labels
 from tests.conftest import random_model
 
 WINDOWS, LENGTH = 64, 16
@@ -116,7 +117,7 @@ def test_held_out_projections_come_from_directions_that_did_not_see_them() -> No
 
 def test_the_null_is_computed_as_the_real_figures_are() -> None:
     rows, positive, windows, _ = planted()
-    shifted = ged.shift(positive, windows, seed=7)
+    shifted = shift_labels(positive, windows, seed=7)
     null, direct = (
         ged.null(rows, positive, windows, draws=1, seed=7)[ged.SHRINKAGE],
         ged.cross_validate(rows, shifted, windows),
@@ -137,7 +138,7 @@ def test_all_shrinkages_see_the_same_draws() -> None:
 
 def test_a_shift_keeps_number_and_runs_in_every_window() -> None:
     _, positive, windows = text()
-    shifted = ged.shift(positive, windows, 0)
+    shifted = shift_labels(positive, windows, 0)
     assert not np.array_equal(shifted, positive)
     for before, after in zip(positive.reshape(WINDOWS, -1), shifted.reshape(WINDOWS, -1), strict=True):
         assert any(np.array_equal(np.roll(before, k), after) for k in range(1, LENGTH))

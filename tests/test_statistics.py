@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp_core.statistics import Interval, bootstrap_means, interval, mean_interval, upper_bound
+from interp_core.statistics import Interval, block_folds, bootstrap_means, interval, mean_interval, upper_bound
 
 
 def test_draws_have_the_mean_and_the_standard_error_of_the_sample() -> None:
@@ -57,3 +57,9 @@ def test_a_plain_percentile_interval_would_be_too_narrow() -> None:
 def test_one_cluster_has_no_interval() -> None:
     with pytest.raises(ValueError, match="needs at least 2 windows"):
         interval(np.ones(1), seed=0)
+
+
+def test_folds_are_runs_of_neighbouring_windows_of_equal_number() -> None:
+    windows = np.repeat(np.arange(10), 3)
+    folds = block_folds(windows, 5)
+    assert folds.reshape(10, 3).tolist() == [[w // 2] * 3 for w in range(10)]

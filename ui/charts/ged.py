@@ -93,13 +93,15 @@ def profile(table: pd.DataFrame, figure: str) -> alt.LayerChart:
         table: site, value, low, high, null_low, null_high.
         figure: title of the values.
     """
-    base = alt.Chart(table).encode(x=alt.X("site:N", sort=list(table["site"]), title=None, axis=alt.Axis(labelAngle=0)))
+    x = alt.X("site:N", sort=list(table["site"]), title=None, axis=alt.Axis(labelAngle=-20))
+    base = alt.Chart(table).encode(x=x)
+    scale = alt.Scale(type="log", nice=False) if figure.startswith("variance") else alt.Scale()
     band = base.mark_bar(color=GREY, opacity=0.5, width={"band": 0.7}).encode(
-        y=alt.Y("null_low:Q", title=figure), y2="null_high:Q"
+        y=alt.Y("null_low:Q", title=figure, scale=scale), y2="null_high:Q"
     )
     ends = base.mark_rule(strokeWidth=4, color=BLUE).encode(y="low:Q", y2="high:Q")
     points = base.mark_point(filled=True, size=150, opacity=1, color=BLUE).encode(
-        y=alt.Y("value:Q", title=figure),
+        y=alt.Y("value:Q", title=figure, scale=scale),
         tooltip=[
             "site:N",
             *(alt.Tooltip(f"{n}:Q", format=".2f") for n in ("value", "low", "high", "null_low", "null_high")),

@@ -69,8 +69,9 @@ def claim(study: Study) -> None:
     p_ratio, p_separation = null.p_value(scores)
     ratio, separation, chance = st.columns(3)
     ratio.metric(
-        f"{RATIO}, held out (p = {p_ratio:.2f}; in sample {scores.ratio_in_sample:.2f})", wording.plus_minus(scores.ratio),
-        help="Variance of the category's projections over that of the compared tokens': what GED maximises.",
+        f"{RATIO}, held out (p = {p_ratio:.2f})", wording.plus_minus(scores.ratio),
+        help="Variance of the category's projections over the shrunk one of the compared tokens': what GED maximises. In sample: "
+        f"{scores.ratio_in_sample:.2f}.",
     )  # fmt: skip
     separation.metric(
         f"{SEPARATION}, held out (p = {p_separation:.2f})", wording.plus_minus(scores.separation),
@@ -78,7 +79,7 @@ def claim(study: Study) -> None:
     )  # fmt: skip
     low, high = np.quantile(null.ratios, [0.025, 0.975])
     chance.metric(
-        f"control: {len(null.ratios)} shifted labels, ratio", f"{null.ratios.mean():.2f} ({low:.2f} to {high:.2f})",
+        f"control: shifted labels (95% of {len(null.ratios)})", f"{null.ratios.mean():.2f} ({low:.2f} to {high:.2f})",
         help=f"In sample they reach {null.ratios_in_sample.mean():.2f}: that much is found where nothing is.",
     )  # fmt: skip
     good, words = wording.ged_verdict(study.labelled.names, scores, null)
