@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from ui.charts import ablation, induction, train
+from ui.charts import ablation, ged, induction, train
 from ui.charts import atlas as charts
 from ui.charts.theme import svg
 
@@ -208,3 +208,34 @@ def test_every_figure_of_the_train_page_can_be_taken_away() -> None:
     picture = svg(train.bits(bars))
     assert all(words in picture for words in ("GPT: x", "2.20 ±0.10"))
     assert picture.count('aria-roledescription="rule mark"') == 2
+
+
+def test_every_figure_of_the_ged_page_can_be_taken_away() -> None:
+    rng = np.random.default_rng(0)
+    positive = rng.random(500) < 0.3
+    picture = svg(ged.projections(np.where(positive, 4, 1) * rng.normal(size=500), positive, ("vowel", "the rest")))
+    assert all(words in picture for words in ("vowel", "the rest", "density"))
+    components = pd.DataFrame({"component": [1, 2], "ratio": [5.0, 1.1], "low": [0.9, 0.8], "high": [1.4, 1.2]})
+    assert svg(ged.spectrum(components)).count('aria-roledescription="point"') == 2
+    rows = [
+        (size, "GED", where, value, value / 2, value * 2)
+        for size in (16, 64)
+        for where, value in (("in sample", 200.0), ("held out", 1.0))
+    ]
+    few = pd.DataFrame(rows, columns=["size", "method", "where", "value", "low", "high"])
+    picture = svg(ged.trap(few, "variance ratio", 16, 32))
+    assert all(words in picture for words in ("dimensions: 32", "held out", "in sample"))
+    layers = pd.DataFrame(
+        {
+            "site": ["embed", "resid_post.0"],
+            "value": [2.0, 3.0],
+            "low": [1.5, 2.5],
+            "high": [2.5, 3.5],
+            "null_low": [0.9, 0.9],
+            "null_high": [1.2, 1.2],
+        }
+    )
+    for figure in ("variance ratio, held out", "separation of means, held out"):
+        assert "resid_post.0" in svg(ged.profile(layers, figure))
+    effects = pd.DataFrame({"token": ["a", "b"], "effect": [0.5, -0.4]})
+    assert "effect on the logit" in svg(ged.logits(effects))

@@ -17,7 +17,7 @@ def test_a_deep_link_as_the_very_first_visit(server: str, page: Page) -> None:
     page.goto(f"{server}/atlas?head=L2H1&view=one+head")
     settled(page)
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
-    expect(page.locator("[data-testid=stSidebarNav] a")).to_have_count(5)
+    expect(page.locator("[data-testid=stSidebarNav] a")).to_have_count(6)
     expect(page.locator("[data-testid=stSidebar]")).to_contain_text("816,640 parameters")
     expect(page.locator("h1")).to_have_text("Atlas")
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(2)
@@ -101,3 +101,21 @@ def test_a_deep_link_to_the_plane_of_heads_and_a_click_in_it(server: str, page: 
     settled(page)
     expect(page.locator("h1")).to_have_text("Atlas")
     assert shown_head(page).startswith("L")
+
+
+def test_a_deep_link_to_a_layer_of_a_category_and_its_trap(server: str, page: Page) -> None:
+    page.goto(f"{server}/ged?category=capital&layer=2&read=2048&plot=the+trap")
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    expect(page.locator("h1")).to_have_text("GED")
+    main = page.locator("[data-testid=stMain]")
+    expect(main).to_contain_text("tokens capital")
+    expect(main).to_contain_text("resid_post.2")
+    expect(main).to_contain_text("From 16 samples")
+    main.get_by_role("slider").first.press("ArrowRight")
+    settled(page)
+    expect(main).to_contain_text("From 32 samples")
+    page.get_by_role("radio", name="meaning").click()
+    settled(page)
+    expect(main).to_contain_text("of the variance along the component is explained by which token it is")
+    assert "category=capital" in page.url
