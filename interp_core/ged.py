@@ -21,7 +21,7 @@ from interp_core.statistics import Interval, bootstrap_means, percentile_interva
 
 SHRINKAGE = 0.05
 CONSTANT = 1e-10  # share of the mean variance below which a dimension counts as constant
-TRACE = 1e-12  # of shrinkage that is always there in cross-validation
+TRACE = 1e-9  # of shrinkage that is always there in cross-validation
 FOLDS = 5
 FEWEST = 8  # rows of each category in every training split
 SHOWN = 20  # components of a spectrum

@@ -47,7 +47,7 @@ class Moments:
     def along(self, w: Float[ndarray, "dim"]) -> tuple[float, float]:
         """Mean and variance of the projections."""
         mean = float(self.total @ w) / self.count
-        return mean, max(float(w @ self.square @ w) / self.count - mean**2, 0.0)
+        return mean, max(float(w @ self.square @ w) / self.count - mean * mean, 0.0)
 
 
 @dataclass(frozen=True, eq=False)

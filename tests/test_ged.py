@@ -203,6 +203,19 @@ def test_fewer_rows_than_dimensions_and_dimensions_that_do_not_vary() -> None:
     assert np.isfinite(ged.cross_validate(rows, rng.random(200) < 0.5, windows).ratio.estimate)
 
 
+def test_rows_of_few_distinct_vectors_are_held_out_too() -> None:
+    """An embedding: as many different rows as tokens, fewer than dimensions; at a small shrinkage nothing overflows."""
+    rng = np.random.default_rng(0)
+    tokens, windows = rng.integers(0, 20, 1024), np.repeat(np.arange(64), 16)
+    rows = rng.normal(size=(20, 128))[tokens]
+    positive = tokens < 5
+    for shrinkage in (0.0, 0.001, 0.3):
+        scores = ged.cross_validate(rows, positive, windows, shrinkage=shrinkage)
+        assert np.isfinite([scores.ratio.estimate, scores.ratio.high, scores.ratio_in_sample]).all()
+    found = ged.null(rows, positive, windows, shrinkages=(0.0, 0.001), draws=3)
+    assert all(np.isfinite(null.ratios).all() for null in found.values())
+
+
 def test_too_few_rows_and_senseless_options_are_refused() -> None:
     rows, positive, windows = text()
     with pytest.raises(TooFew, match="1 rows of one category and 5 of the other"):

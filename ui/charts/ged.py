@@ -12,6 +12,7 @@ HEIGHT = 320
 BINS = 60
 METHODS = {"GED": BLUE, "LDA": VERMILION, "mean difference": GREEN}
 WHERE = alt.Scale(domain=["in sample", "held out"], range=[[1, 0], [6, 4]])
+DASHES = alt.Legend(orient="top", symbolType="stroke", symbolStrokeColor=GREY, symbolStrokeWidth=3, symbolSize=400)
 TIMES = alt.Scale(type="log", nice=False)
 
 
@@ -67,13 +68,13 @@ def trap(table: pd.DataFrame, figure: str, size: int, dimensions: int) -> alt.La
         color=alt.Color("method:N", scale=scale, title=None, legend=alt.Legend(orient="top", symbolOpacity=1)),
     )
     logarithmic = figure.startswith("variance")
-    y_scale = alt.Scale(type="log", nice=False) if logarithmic else alt.Scale(nice=False)
+    y_scale = alt.Scale(type="log", nice=False) if logarithmic else alt.Scale(type="symlog", nice=False)
     band = base.mark_area(opacity=0.18).encode(
         y=alt.Y("low:Q", title=figure, scale=y_scale), y2="high:Q", detail="where:N"
     )
     lines = base.mark_line(strokeWidth=3, point={"size": 40}).encode(
         y=alt.Y("value:Q", title=figure, scale=y_scale),
-        strokeDash=alt.StrokeDash("where:N", title=None, legend=alt.Legend(orient="top"), scale=WHERE),
+        strokeDash=alt.StrokeDash("where:N", title=None, legend=DASHES, scale=WHERE),
         tooltip=["method:N", "where:N", "size:Q", alt.Tooltip("value:Q", format=".2f")],
     )  # fmt: skip
     marks = pd.DataFrame({"at": [size, dimensions], "words": ["", f"dimensions: {dimensions}"]})

@@ -16,7 +16,13 @@ from ui.charts import ged as charts
 from ui.sections import labelled as choice
 from ui.sections.labelled import Labelled
 
-SHRINKAGES = (0.0, 0.01, 0.05, 0.1, 0.3)
+SHRINKAGES = (
+    0.001,
+    0.01,
+    0.05,
+    0.1,
+    0.3,
+)  # none at all has no answer where fewer tokens occur than there are dimensions
 SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 ENDS = 6  # contexts at each end of the component
 BEFORE, AFTER = 24, 8  # characters of a context
