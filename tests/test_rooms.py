@@ -38,6 +38,7 @@ ALLOWED = {
     "categories": set(),
     "activations": {"model"},
     "moments": {"statistics"},
+    "sparse_logistic": set(),
     "components": {"statistics"},
     "ged": BASE | {"moments"},
     "samples": {"model"},
