@@ -39,6 +39,7 @@ ALLOWED = {
     "activations": {"model"},
     "moments": {"statistics"},
     "sparse_logistic": set(),
+    "probing": BASE | {"sparse_logistic"},
     "components": {"statistics"},
     "ged": BASE | {"moments"},
     "samples": {"model"},

@@ -1,0 +1,119 @@
+"""Probes and stability selection against planted neurons, scikit-learn's figures, and noise."""
+
+import numpy as np
+import pytest
+import torch
+
+from interp_core import probing, sparse_logistic
+
+WINDOWS, LENGTH = 60, 20
+
+
+def text(dim: int = 24, seed: int = 0, told: tuple[int, ...] = (3, 7, 11)) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of noise; the label depends on the columns `told`."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(WINDOWS * LENGTH, dim))
+    logits = 2.5 * rows[:, list(told)].sum(1) if told else np.zeros(len(rows))
+    positive = rng.random(len(rows)) < 1 / (1 + np.exp(-logits))
+    return rows, positive, np.repeat(np.arange(WINDOWS), LENGTH)
+
+
+def test_planted_neurons_come_out_and_the_bound_is_kept() -> None:
+    rows, positive, windows = text()
+    found = probing.stability(rows, positive, windows, strengths=(0.01, 0.03), subsamples=40)
+    assert list(found.selected(1, 0.8)) == [3, 7, 11]
+    bound = found.false_bound(0, 0.8)
+    assert bound is not None
+    assert bound == pytest.approx(found.kept[0] ** 2 / (0.6 * 24))
+    assert found.false_bound(0, 0.5) is None
+    assert probing.stability(rows, positive, windows, (0.01,), 4, share=0.7).false_bound(0, 0.8) is None
+
+
+def test_on_exchangeable_noise_the_bound_holds_over_repetitions() -> None:
+    false, bounds = [], []
+    for seed in range(12):
+        rows, positive, windows = text(seed=seed, told=())
+        found = probing.stability(rows, positive, windows, strengths=(0.03,), subsamples=30, seed=seed)
+        bound = found.false_bound(0, 0.7)
+        assert bound is not None
+        false.append(len(found.selected(0, 0.7)))
+        bounds.append(bound)
+    assert np.mean(false) <= np.mean(bounds)
+
+
+def test_frequencies_are_those_of_single_fits() -> None:
+    """Each subsample solved alone, from nothing, keeps the same neurons."""
+    rows, positive, windows = text()
+    found = probing.stability(rows, positive, windows, strengths=(0.005, 0.02), subsamples=10, seed=3)
+    rng, counts = np.random.default_rng(3), np.zeros(24)
+    for _ in range(10):
+        taken = np.isin(windows, rng.permutation(WINDOWS)[: WINDOWS // 2])
+        shares = torch.from_numpy(taken.astype(float))[None]
+        one = sparse_logistic.fit(
+            torch.from_numpy(rows), torch.from_numpy(positive), shares, torch.tensor([0.02], dtype=torch.double)
+        )
+        counts += (one.weights[0] != 0).numpy()
+    assert np.abs(found.frequencies[1] - counts / 10).max() <= 0.1
+
+
+def test_complementary_pairs_are_the_two_halves_of_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, positive, windows = text()
+    seen: list[torch.Tensor] = []
+    whole = sparse_logistic.fit
+
+    def watch(rows, positive, shares, *rest, **more):
+        seen.append(shares)
+        return whole(rows, positive, shares, *rest, **more)
+
+    monkeypatch.setattr(sparse_logistic, "fit", watch)
+    probing.stability(rows, positive, windows, (0.02,), subsamples=6, pairs=True)
+    assert torch.equal(seen[0][0::2] + seen[0][1::2], torch.ones(3, len(rows), dtype=torch.double))
+
+
+def test_the_path_is_judged_on_folds_that_it_did_not_see() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    rows, positive, windows = text()
+    found = probing.path(rows, positive, windows, strengths=(0.003, 0.02, 0.3))
+    for i, row in enumerate(found.table.to_dict("records")):
+        logits = found.logits[:, i]
+        assert row["accuracy"] == pytest.approx(metrics.accuracy_score(positive, logits > 0))
+        assert row["balanced_accuracy"] == pytest.approx(metrics.balanced_accuracy_score(positive, logits > 0))
+        assert row["auc"] == pytest.approx(metrics.roc_auc_score(positive, logits), abs=1e-9)
+        assert row["auc_low"] < row["auc"] < row["auc_high"], (
+            "where no neuron is kept, folds differ by their intercepts"
+        )
+    assert found.table["neurons"].is_monotonic_increasing
+    assert (found.weights[1][[3, 7, 11]] != 0).all()
+    fold = windows * 5 // WINDOWS
+    train = torch.from_numpy((fold != 2).astype(float))[None]
+    alone = sparse_logistic.fit(
+        torch.from_numpy(rows), torch.from_numpy(positive), train, torch.tensor([0.02], dtype=torch.double)
+    )
+    by_hand = alone.logits(torch.from_numpy(rows[fold == 2]))[:, 0].numpy()
+    np.testing.assert_allclose(found.logits[fold == 2, 1], by_hand, atol=0.02)
+    assert found.majority == max(positive.mean(), 1 - positive.mean())
+
+
+def test_labels_of_the_window_alone_are_at_chance() -> None:
+    """The leak closed: a window that is known by its rows is of no use to folds of other windows."""
+    rng = np.random.default_rng(0)
+    windows = np.repeat(np.arange(WINDOWS), LENGTH)
+    rows = rng.normal(size=(WINDOWS, 24))[windows] + 0.1 * rng.normal(size=(len(windows), 24))
+    positive = (rng.random(WINDOWS) < 0.5)[windows]
+    found = probing.path(rows, positive, windows, strengths=(0.1,))
+    assert found.table["auc_low"][0] < 0.5 < found.table["auc_high"][0] + 0.1
+    mixed = rng.permutation(len(windows)) % WINDOWS
+    assert probing.path(rows, positive, mixed, strengths=(0.1,)).table["auc"][0] > 0.7
+
+
+def test_the_control_task_depends_on_the_token_alone_and_the_surface_is_what_was_read() -> None:
+    tokens = np.random.default_rng(0).integers(0, 50, 5000)
+    labels = probing.control_task(tokens, 0.3, seed=1)
+    assert all(len(set(labels[tokens == t].tolist())) == 1 for t in range(50))
+    assert labels.mean() == pytest.approx(0.3, abs=0.2)
+    windows = np.array([[4, 1, 3], [0, 0, 2]])
+    seen = probing.surface(windows, d_vocab=5, back=2)
+    assert seen.shape == (6, 2 * 5 + 3)
+    third = seen[2]
+    assert np.flatnonzero(third).tolist() == [3, 5 + 1, 10 + 2]  # the token 3, before it 1, at the third place
+    assert np.flatnonzero(seen[3]).tolist() == [0, 10]  # nothing is before the first token of a window
