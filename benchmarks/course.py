@@ -14,9 +14,18 @@ def reference() -> Path | None:
 
 def notebook(folder: Path) -> dict[str, Any]:
     """The notebook's functions, its model loaded."""
+    return _code(folder).notebook()
+
+
+def companion(folder: Path) -> dict[str, Any]:
+    """The code companion's functions and classes."""
+    return _code(folder).companion()
+
+
+def _code(folder: Path) -> Any:
     spec = importlib.util.spec_from_file_location("course_code", folder / "course_code.py")
     assert spec is not None
     assert spec.loader is not None
     course = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(course)
-    return course.notebook()
+    return course

@@ -165,8 +165,8 @@ def _figures(
     truth, said = torch.from_numpy(positive), torch.from_numpy(logits > 0)
     ups, downs = drawn * truth, drawn * ~truth
     hits = [(part * (said == truth)).sum(1) / part.sum(1).clamp(min=1e-30) for part in (drawn, ups, downs)]
-    values, level = np.unique(logits, return_inverse=True)  # equal scores win half
-    tied = [torch.zeros(len(drawn), len(values), dtype=drawn.dtype) for _ in range(2)]
+    scores, level = np.unique(logits, return_inverse=True)  # equal scores win half
+    tied = [torch.zeros(len(drawn), len(scores), dtype=drawn.dtype) for _ in range(2)]
     up, down = (
         into.index_add_(1, torch.from_numpy(level), part) for into, part in zip(tied, (ups, downs), strict=True)
     )
