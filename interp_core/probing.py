@@ -13,9 +13,11 @@ import pandas as pd
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
+from torch import Tensor
 
 from interp_core import sparse_logistic
-from interp_core.statistics import Interval, block_folds, percentile_interval
+from interp_core.model import GPT, forward, token_losses
+from interp_core.statistics import Interval, block_folds, interval, percentile_interval
 
 STRENGTHS = tuple(float(c) for c in np.logspace(-3.5, 0, 15))  # C; the companion's 0.001 to 1 lie within
 FOLDS = 5
@@ -134,6 +136,81 @@ def stability(
     return Stability(table, table.sum(1), share, pairs)
 
 
+def ranked(
+    rows: Float[ndarray, "row dim"],
+    positive: Bool[ndarray, "row"],
+    windows: Int[ndarray, "row"],
+    sizes: Sequence[int],
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """Probes on k neurons that were chosen otherwise: by the largest difference of means, or at random.
+
+    Both choices are made inside every training split. Columns: neurons, chosen (mean difference, random), and accuracy,
+    balanced_accuracy and auc with _low and _high.
+    """
+    fold, rng, table = block_folds(windows, FOLDS), np.random.default_rng(seed), []
+    for done, size in enumerate(sizes):
+        for chosen in ("mean difference", "random"):
+            logits = np.empty(len(rows))
+            for f in range(FOLDS):
+                train = fold != f
+                columns = rng.permutation(rows.shape[1])[:size]
+                if chosen == "mean difference":
+                    columns = _apart(rows[train], positive[train]).argsort()[::-1][:size]
+                x = _double(rows[:, columns])
+                found = sparse_logistic.fit(x, torch.from_numpy(positive), _double(train[None]), _double(np.ones(1)))
+                logits[fold == f] = found.logits(x[torch.from_numpy(fold == f)])[:, 0].numpy()
+            ends: dict[str, object] = {"neurons": size, "chosen": chosen}
+            for name, figure in _figures(logits, positive, windows, seed).items():
+                ends |= {name: figure.estimate, f"{name}_low": figure.low, f"{name}_high": figure.high}
+            table.append(ends)
+        if progress:
+            progress((done + 1) / len(sizes))
+    return pd.DataFrame(table)
+
+
+def elbow(table: pd.DataFrame, figure: str = "auc") -> int:
+    """The smallest number of neurons within one standard error of the best of a path (Breiman et al. 1984, "one SE rule")."""
+    best = int(table[figure].to_numpy().argmax())
+    low, high = (float(table[f"{figure}_{end}"].iloc[best]) for end in ("low", "high"))
+    enough = table[figure] >= float(table[figure].iloc[best]) - (high - low) / (2 * 1.96)
+    return int(table["neurons"][enough].min())
+
+
+@torch.no_grad()
+def ablate(
+    model: GPT,
+    windows: Int[Tensor, "window pos_plus_1"],
+    belongs: Bool[ndarray, "window pos"],
+    site: str,
+    neurons: Sequence[int],
+    seed: int = 0,
+) -> tuple[Interval, Interval]:
+    """Loss that a model adds without some neurons of a site, from tokens of the category and from all others. Nats.
+
+    Each neuron is put to its mean over these windows; a probe that reads a category tells not that the model does.
+
+    Raises:
+        ValueError: no window has tokens of both kinds.
+    """
+    means = forward(model, windows[:, :-1], taps=(site,), stop_early=True)[site].mean((0, 1))
+    chosen = torch.zeros(means.numel(), dtype=torch.bool)
+    chosen[list(neurons)] = True
+
+    def without(x: Tensor) -> Tensor:
+        return torch.where(chosen.view(means.shape), means, x)
+
+    added = (token_losses(model, windows, {site: without}) - token_losses(model, windows)).double().numpy()
+    both = belongs.any(1) & ~belongs.all(1)
+    if both.sum() < 2:
+        raise ValueError("fewer than two windows have tokens of both kinds: read more tokens, or take another category")
+    parts = []
+    for mask in (belongs[both], ~belongs[both]):
+        parts.append(interval((added[both] * mask).sum(1) / mask.sum(1), seed))
+    return parts[0], parts[1]
+
+
 def control_task(tokens: Int[ndarray, "row"], share: float, seed: int) -> Bool[ndarray, "row"]:
     """A label that has nothing to do with anything but which token it is: drawn once for each, with the category's share.
 
@@ -183,5 +260,10 @@ def _figures(
     return figures
 
 
-def _double(values: ndarray) -> torch.Tensor:
+def _apart(rows: Float[ndarray, "row dim"], positive: Bool[ndarray, "row"]) -> Float[ndarray, "dim"]:
+    """How far the classes' means lie apart in each column, in standard deviations."""
+    return np.abs(rows[positive].mean(0) - rows[~positive].mean(0)) / np.maximum(rows.std(0), 1e-12)
+
+
+def _double(values: ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))

@@ -1,10 +1,13 @@
 """Probes and stability selection against planted neurons, scikit-learn's figures, and noise."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from interp_core import probing, sparse_logistic
+from interp_core.model import forward, token_losses
+from tests.conftest import SMALL, random_model, random_tokens
 
 WINDOWS, LENGTH = 60, 20
 
@@ -132,3 +135,50 @@ def test_frequencies_are_within_three_hundredths_of_scikit_learns() -> None:
         counts += model.fit(scaled, positive[kept]).coef_[0] != 0
     assert np.abs(found.frequencies[0] - counts / 100).max() <= 0.03
     assert 3 < found.kept[0] < 16, "a comparison in which something is undecided"
+
+
+def test_neurons_chosen_by_their_means_beat_random_ones_and_are_chosen_in_the_training_fold() -> None:
+    rows, positive, windows = text()
+    table = probing.ranked(rows, positive, windows, sizes=(1, 3, 24))
+    auc = table.set_index(["neurons", "chosen"])["auc"]
+    assert auc[3, "mean difference"] > auc[3, "random"] + 0.15
+    assert auc[3, "mean difference"] > auc[1, "mean difference"]
+    assert auc[24, "mean difference"] == pytest.approx(auc[24, "random"], abs=0.01), "all neurons are all neurons"
+    noise, labels, blocks = text(dim=1000, told=(), seed=4)
+    honest = probing.ranked(noise, labels, blocks, sizes=(10,)).set_index("chosen").loc["mean difference", "auc"]
+    leaky = noise[:, probing._apart(noise, labels).argsort()[::-1][:10].copy()]
+    assert honest < 0.55 < probing.ranked(leaky, labels, blocks, sizes=(10,))["auc"].min()
+
+
+def test_the_elbow_is_the_smallest_within_one_standard_error() -> None:
+    table = pd.DataFrame({"neurons": [1, 3, 9, 40], "auc": [0.6, 0.88, 0.9, 0.905]})
+    table = table.assign(auc_low=table["auc"] - 0.0196, auc_high=table["auc"] + 0.0196)
+    assert probing.elbow(table) == 9
+    wide = table.assign(auc_low=table["auc"] - 0.06, auc_high=table["auc"] + 0.06)
+    assert probing.elbow(wide) == 3
+
+
+def test_ablating_neurons_costs_what_a_forward_pass_by_hand_says() -> None:
+    model, windows = random_model(), random_tokens(batch=12, length=SMALL.context + 1)
+    belongs = np.random.default_rng(0).random((12, SMALL.context)) < 0.4
+    cost, rest = probing.ablate(model, windows, belongs, "mlp_post.1", [2, 5])
+    trace = forward(model, windows[:, :-1], taps=("mlp_post.1",))
+    mean = trace["mlp_post.1"].mean((0, 1))
+
+    def edit(x: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        x[..., [2, 5]] = mean[[2, 5]]
+        return x
+
+    added = (token_losses(model, windows, {"mlp_post.1": edit}) - token_losses(model, windows)).numpy()
+    both = belongs.any(1) & ~belongs.all(1)
+    for found, mask in ((cost, belongs), (rest, ~belongs)):
+        by_hand = np.mean([row[m].mean() for row, m in zip(added[both], mask[both], strict=True)])
+        assert found.estimate == pytest.approx(by_hand, abs=1e-5)
+        assert found.low < found.estimate < found.high
+    nothing, _ = probing.ablate(model, windows, belongs, "mlp_post.1", [])
+    assert nothing.estimate == pytest.approx(0, abs=1e-6)
+    with pytest.raises(ValueError, match="fewer than two windows have tokens of both kinds"):
+        probing.ablate(model, windows, np.zeros_like(belongs), "mlp_post.1", [1])
+    heads, _ = probing.ablate(model, windows, belongs, "z.0", [3])
+    assert np.isfinite(heads.estimate)
