@@ -27,7 +27,9 @@ def run() -> None:
     blocks = np.arange(ROWS)  # single rows, as the companion takes them
 
     def ours(subsamples: int = SUBSAMPLES) -> np.ndarray:
-        return probing.stability(rows, positive, blocks, (STRENGTH,), subsamples, SHARE).frequencies[0]
+        return probing.stability(
+            rows, positive, blocks, (STRENGTH,), probing.Subsampling(subsamples, SHARE)
+        ).frequencies[0]
 
     def theirs() -> np.ndarray:
         with warnings.catch_warnings():

@@ -22,8 +22,30 @@ from interp_core.statistics import Interval, block_folds, interval, percentile_i
 STRENGTHS = tuple(float(c) for c in np.logspace(-3.5, 0, 15))  # C; the companion's 0.001 to 1 lie within
 FOLDS = 5
 DRAWS = 400  # of the bootstrap over windows
-SUBSAMPLES, SHARE = 100, 0.5
 Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Subsampling:
+    """How subsamples of the text's windows are drawn."""
+
+    count: int = 100
+    share: float = 0.5  # of the windows in each; half for the bound to hold
+    pairs: bool = False  # the two halves of each random split, instead of independent subsamples
+    seed: int = 0
+
+    def draw(self, windows: int) -> Bool[ndarray, "subsample window"]:
+        """Which windows each subsample takes."""
+        rng, taken = np.random.default_rng(self.seed), np.zeros((self.count, windows), dtype=bool)
+        for i in range(self.count):
+            if self.pairs and i % 2:
+                taken[i] = ~taken[i - 1]
+            else:
+                taken[i, rng.permutation(windows)[: round(self.share * windows)]] = True
+        return taken
+
+
+HALVES = Subsampling()
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +68,7 @@ class Stability:
 
     frequencies: Float[ndarray, "strength dim"]
     kept: Float[ndarray, "strength"]  # mean number of neurons that a subsample keeps: q
-    share: float
-    pairs: bool
+    how: Subsampling
 
     def selected(self, strength: int, threshold: float) -> Int[ndarray, "selected"]:
         """Neurons that at least this share of the subsamples keep."""
@@ -59,7 +80,7 @@ class Stability:
         It holds for a threshold above one half and subsamples of half of the text, where neurons that tell nothing are
         exchangeable; None elsewhere.
         """
-        if threshold <= 0.5 or self.share != 0.5:
+        if threshold <= 0.5 or self.how.share != 0.5:
             return None
         return float(self.kept[strength] ** 2 / ((2 * threshold - 1) * self.frequencies.shape[1]))
 
@@ -99,10 +120,7 @@ def stability(
     positive: Bool[ndarray, "row"],
     windows: Int[ndarray, "row"],
     strengths: Sequence[float] = STRENGTHS,
-    subsamples: int = SUBSAMPLES,
-    share: float = SHARE,
-    pairs: bool = False,
-    seed: int = 0,
+    how: Subsampling = HALVES,
     progress: Progress | None = None,
 ) -> Stability:
     """How often each neuron is kept by probes on subsamples of the windows.
@@ -112,28 +130,19 @@ def stability(
         positive: labels.
         windows: blocks of rows, which are taken or left whole.
         strengths: C's of the path, solved from the smallest up, each from the one before.
-        subsamples: how many.
-        share: of the windows in each; half for the bound to hold.
-        pairs: take the two halves of each random split, instead of independent subsamples.
-        seed: of the subsamples.
+        how: the subsamples.
         progress: told how far it is.
     """
-    rng, count = np.random.default_rng(seed), int(windows.max()) + 1
-    taken = np.zeros((subsamples, count), dtype=bool)
-    for i in range(subsamples):
-        if pairs and i % 2:
-            taken[i] = ~taken[i - 1]
-        else:
-            taken[i, rng.permutation(count)[: round(share * count)]] = True
+    taken = how.draw(int(windows.max()) + 1)
     x, shares, labels = _double(rows), _double(taken[:, windows]), torch.from_numpy(positive)
     frequencies, found = [], None
     for done, strength in enumerate(strengths):
-        found = sparse_logistic.fit(x, labels, shares, torch.full((subsamples,), strength, dtype=x.dtype), found)
+        found = sparse_logistic.fit(x, labels, shares, torch.full((how.count,), strength, dtype=x.dtype), found)
         frequencies.append((found.weights != 0).double().mean(0).numpy())
         if progress:
             progress((done + 1) / len(strengths))
     table = np.stack(frequencies)
-    return Stability(table, table.sum(1), share, pairs)
+    return Stability(table, table.sum(1), how)
 
 
 def ranked(

@@ -7,6 +7,7 @@ import torch
 
 from interp_core import probing, sparse_logistic
 from interp_core.model import forward, token_losses
+from interp_core.probing import Subsampling
 from tests.conftest import SMALL, random_model, random_tokens
 
 WINDOWS, LENGTH = 60, 20
@@ -23,20 +24,20 @@ def text(dim: int = 24, seed: int = 0, told: tuple[int, ...] = (3, 7, 11)) -> tu
 
 def test_planted_neurons_come_out_and_the_bound_is_kept() -> None:
     rows, positive, windows = text()
-    found = probing.stability(rows, positive, windows, strengths=(0.01, 0.03), subsamples=40)
+    found = probing.stability(rows, positive, windows, strengths=(0.01, 0.03), how=Subsampling(40))
     assert list(found.selected(1, 0.8)) == [3, 7, 11]
     bound = found.false_bound(0, 0.8)
     assert bound is not None
     assert bound == pytest.approx(found.kept[0] ** 2 / (0.6 * 24))
     assert found.false_bound(0, 0.5) is None
-    assert probing.stability(rows, positive, windows, (0.01,), 4, share=0.7).false_bound(0, 0.8) is None
+    assert probing.stability(rows, positive, windows, (0.01,), Subsampling(4, share=0.7)).false_bound(0, 0.8) is None
 
 
 def test_on_exchangeable_noise_the_bound_holds_over_repetitions() -> None:
     false, bounds = [], []
     for seed in range(12):
         rows, positive, windows = text(seed=seed, told=())
-        found = probing.stability(rows, positive, windows, strengths=(0.03,), subsamples=30, seed=seed)
+        found = probing.stability(rows, positive, windows, strengths=(0.03,), how=Subsampling(30, seed=seed))
         bound = found.false_bound(0, 0.7)
         assert bound is not None
         false.append(len(found.selected(0, 0.7)))
@@ -47,7 +48,7 @@ def test_on_exchangeable_noise_the_bound_holds_over_repetitions() -> None:
 def test_frequencies_are_those_of_single_fits() -> None:
     """Each subsample solved alone, from nothing, keeps the same neurons."""
     rows, positive, windows = text()
-    found = probing.stability(rows, positive, windows, strengths=(0.005, 0.02), subsamples=10, seed=3)
+    found = probing.stability(rows, positive, windows, strengths=(0.005, 0.02), how=Subsampling(10, seed=3))
     rng, counts = np.random.default_rng(3), np.zeros(24)
     for _ in range(10):
         taken = np.isin(windows, rng.permutation(WINDOWS)[: WINDOWS // 2])
@@ -69,7 +70,7 @@ def test_complementary_pairs_are_the_two_halves_of_a_split(monkeypatch: pytest.M
         return whole(rows, positive, shares, *rest, **more)
 
     monkeypatch.setattr(sparse_logistic, "fit", watch)
-    probing.stability(rows, positive, windows, (0.02,), subsamples=6, pairs=True)
+    probing.stability(rows, positive, windows, (0.02,), Subsampling(6, pairs=True))
     assert torch.equal(seen[0][0::2] + seen[0][1::2], torch.ones(3, len(rows), dtype=torch.double))
 
 
@@ -126,7 +127,7 @@ def test_the_control_task_depends_on_the_token_alone_and_the_surface_is_what_was
 def test_frequencies_are_within_three_hundredths_of_scikit_learns() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
     rows, positive, windows = text(dim=16)
-    found = probing.stability(rows, positive, windows, strengths=(0.12,), subsamples=100, seed=5)
+    found = probing.stability(rows, positive, windows, strengths=(0.12,), how=Subsampling(100, seed=5))
     rng, counts = np.random.default_rng(5), np.zeros(16)
     for _ in range(100):
         kept = np.isin(windows, rng.permutation(WINDOWS)[: WINDOWS // 2])

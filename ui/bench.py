@@ -17,6 +17,7 @@ from interp_core.model import GPT, ModelConfig
 from interp_core.preflight import Preflight
 from interp_core.tokenizers import NumberTokenizer, UnknownCharacters
 from ui import cache, session, uploads
+from ui.progress import with_progress
 
 FIRST = "shakespeare"  # the checkpoint that the app opens on
 LAST = "last"  # not a snapshot: the checkpoint itself
@@ -71,7 +72,7 @@ class Bench:
     def untrained(self) -> pd.DataFrame:
         """What the atlas finds in several untrained models of the same shape."""
         config = self.checkpoint.model.config
-        return cache.with_progress(
+        return with_progress(
             "Measuring untrained models of the same shape",
             lambda tell: cache.untrained_control(str(config), self.windows_hash, config, self.windows, tell),
         )
@@ -92,7 +93,7 @@ class Bench:
         """Every part taken away, in every mode."""
         model, donors = self.checkpoint.model, self.donors()
         key = f"{self.windows_hash} {self.text.sha256}"
-        return cache.with_progress(
+        return with_progress(
             f"Taking away every part of the model, on {len(self.windows)} windows",
             lambda tell: cache.sweep(self.checkpoint.sha256, key, self.seed, model, self.windows, donors, tell),
         )
@@ -101,14 +102,14 @@ class Bench:
         """Every two heads taken away together."""
         given = (self.checkpoint.model, self.windows, self.donors())
         key = f"{self.windows_hash} {self.text.sha256}"
-        return cache.with_progress(
+        return with_progress(
             "Taking away every two heads",
             lambda tell: cache.pairs(self.checkpoint.sha256, key, self.seed, mode, given, tell),
         )
 
     def _atlas(self, name: str, model: GPT, windows: Tensor, windows_hash: str) -> HeadAtlas:
         config = model.config
-        return cache.with_progress(
+        return with_progress(
             f"Measuring {config.layers * config.heads} heads on {len(windows)} windows",
             lambda tell: cache.head_atlas(name, windows_hash, self.seed, model, windows, tell),
         )
@@ -292,7 +293,7 @@ def _encoded(name: str, characters: str, checkpoint: Checkpoint) -> Text:
 
 
 def _own_samples(checkpoint: Checkpoint) -> Text:
-    return cache.with_progress(
+    return with_progress(
         "Drawing samples from the checkpoint",
         lambda tell: cache.own_samples(checkpoint.sha256, 0, checkpoint.model, tell),
     )

@@ -1,22 +1,16 @@
 """The only caches. Keys are hashes, numbers and names; models and tensors travel as `_arguments` and are never hashed.
 
-A hundred visitors who open the same view cost one computation, because concurrent misses wait for the first. What is
-slow runs in a thread of its own, so that the page can show how far it is and the visitor can leave.
+A hundred visitors who open the same view cost one computation, because concurrent misses wait for the first.
 """
 
 import hashlib
-import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 import torch
-from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 from torch import Tensor
 
 from interp_core import (
@@ -52,15 +46,11 @@ from interp_core.plans import Plan, Recipe
 from interp_core.preflight import Preflight
 from interp_core.text_copying import Counterfactual, Repeated
 from interp_core.tokenizers import CharTokenizer, Tokenizer
-
-T = TypeVar("T")
-Progress = Callable[[float], None]
+from ui.progress import Progress
 
 OWN_TOKENS = 8192  # drawn from a checkpoint, half of them for validation
 FEWEST_SAMPLES = 16  # windows, however long
 FORMATION_SEQUENCES = 64  # on which heads are measured at every snapshot
-SHOW_AFTER = 0.3  # seconds until a progress bar appears
-POLL = 0.1  # seconds between its steps
 
 
 def text_hash(characters: str) -> str:
@@ -335,38 +325,3 @@ def ged_null(key: str, _rows: Rows, _shrinkages: Sequence[float], _progress: Pro
 def ged_by_size(key: str, _rows: Rows, _shrinkage: float, _progress: Progress) -> pd.DataFrame:
     """Directions from few samples."""
     return ged.by_sample_size(*_rows, shrinkage=_shrinkage, progress=_progress)
-
-
-def with_progress(label: str, work: Callable[[Progress], T]) -> T:
-    """Runs `work`, which tells a function how far it is, under a progress bar that appears if it takes long.
-
-    When the visitor moves on, this page's run ends at the next step of the bar, the work is told to stop, and the next
-    page begins.
-    """
-    share, left = [0.0], threading.Event()
-
-    def tell(fraction: float) -> None:
-        share[0] = fraction
-        if left.is_set():
-            raise _Left
-
-    with ThreadPoolExecutor(1) as pool:
-        context = get_script_run_ctx()
-        future = pool.submit(lambda: (add_script_run_ctx(threading.current_thread(), context), work(tell))[1])
-        begun, bar = time.monotonic(), None
-        try:
-            while not future.done():
-                time.sleep(0.01 if bar is None else POLL)
-                if time.monotonic() - begun > SHOW_AFTER:
-                    bar = bar or st.empty()
-                    bar.progress(share[0], f"{label} ({share[0]:.0%})")
-        except BaseException:  # Streamlit ends a run by an exception of its own
-            left.set()
-            raise
-    if bar is not None:
-        bar.empty()
-    return future.result()
-
-
-class _Left(Exception):
-    """The visitor went elsewhere."""

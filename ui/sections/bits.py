@@ -16,6 +16,7 @@ from interp_core.statistics import interval
 from interp_core.tokenizers import CharTokenizer
 from ui import cache, runs, session, wording
 from ui.charts import train as charts
+from ui.progress import with_progress
 
 NEW_RUN = "a new run"
 
@@ -79,7 +80,7 @@ def open_story() -> Story | None:
         except ValueError as error:
             st.error(f"{error}")
     rows.append(
-        cache.with_progress(
+        with_progress(
             f"Reading all of the held-out text with {name}",
             lambda tell: cache.bits_of_gpt(checkpoint.sha256, digest, checkpoint, text, tell),
         )

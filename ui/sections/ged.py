@@ -13,6 +13,7 @@ from interp_core import components, ged, head_scores
 from interp_core.ged import Decomposition, Null, Scores
 from ui import cache, session, wording
 from ui.charts import ged as charts
+from ui.progress import with_progress
 from ui.sections import labelled as choice
 from ui.sections.labelled import Labelled
 
@@ -47,14 +48,14 @@ class Study:
 
     def null(self) -> Null:
         """What shifted labels give."""
-        return cache.with_progress(
+        return with_progress(
             f"Shifting labels at {self.labelled.site}",
             lambda tell: cache.ged_null(self.labelled.key, self._given, SHRINKAGES, tell),
         )[self.shrinkage]
 
     def by_size(self) -> pd.DataFrame:
         """The trap."""
-        return cache.with_progress(
+        return with_progress(
             "Finding directions from few samples",
             lambda tell: cache.ged_by_size(f"{self.labelled.key} {self.shrinkage}", self._given, self.shrinkage, tell),
         )

@@ -18,6 +18,7 @@ from interp_core.statistics import Interval
 from ui import cache, session, wording
 from ui.bench import Bench
 from ui.charts import induction as charts
+from ui.progress import with_progress
 
 CONTROL = "induction"  # the shipped checkpoint that is known to copy
 UNIFORM, AS_TEXT = "uniform", "as in the text"
@@ -63,7 +64,7 @@ class Study:
     def circuit(self) -> Circuit:
         """What every head does on repeats."""
         key, p = self.bench.checkpoint.sha256, self.protocol
-        return cache.with_progress(
+        return with_progress(
             "Looking for the heads of the circuit",
             lambda tell: cache.circuit(key, p.half, p.seed, self.model, tell),
         )
@@ -72,7 +73,7 @@ class Study:
         """What is left of copying without the heads of the circuit, and without control heads."""
         key = f"{self.bench.checkpoint.sha256} {self.protocol} {self._drawn}"
         given = (self.model, self.circuit(), self.behaviour(), self.protocol, self.frequencies)
-        return cache.with_progress(
+        return with_progress(
             "Taking heads away and measuring what is left of copying",
             lambda tell: cache.interventions(key, given, tell),
         )
@@ -116,7 +117,7 @@ class Study:
         if not steps:
             return None
         key = cache.checkpoint_of(whole).sha256
-        return cache.with_progress(
+        return with_progress(
             f"Measuring {len(steps)} snapshots of the training",
             lambda tell: cache.emergence(key, str(self.protocol), steps, self.protocol, tell),
         )
@@ -127,7 +128,7 @@ class Study:
         return "" if self.source == UNIFORM else self.bench.text.sha256
 
     def _measured(self, name: str, model: GPT, protocol: Protocol, drawn: str, frequencies: Tensor | None) -> Behaviour:
-        return cache.with_progress(
+        return with_progress(
             f"Reading {protocol.sequences} sequences in three contexts",
             lambda tell: cache.behaviour(name, str(protocol), drawn, (model, protocol, frequencies), tell),
         )

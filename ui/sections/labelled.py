@@ -13,6 +13,7 @@ from interp_core.categories import LIBRARY, NAMED, PatternError
 from interp_core.tokenizers import NumberTokenizer
 from ui import cache, session
 from ui.bench import Bench
+from ui.progress import with_progress
 
 OWN = "your own pattern"
 REST = "all other tokens"
@@ -77,7 +78,7 @@ class Labelled:
     def activations(self) -> Activations:
         """What the model holds there."""
         bench, site = self.bench, self.site
-        return cache.with_progress(
+        return with_progress(
             f"Reading {self.windows.numel():,} tokens",
             lambda tell: cache.gathered(
                 bench.checkpoint.sha256, cache.digest(self.windows), site, bench.checkpoint.model, self.windows, tell

@@ -21,6 +21,7 @@ from interp_core.statistics import interval
 from ui import cache, session, wording
 from ui.charts import atlas as atlas_charts
 from ui.charts import train as charts
+from ui.progress import Progress, with_progress
 from ui.runs import TrainingRun
 
 GRID = 0.74  # of the grid of heads beside a sample
@@ -68,14 +69,14 @@ class Watch:
         if not found or half < copying.SHORTEST:
             return None
 
-        def measure(tell: cache.Progress) -> pd.DataFrame:
+        def measure(tell: Progress) -> pd.DataFrame:
             tables = []
             for step, path in found.items():
                 tables.append(cache.formation_of(path, half).assign(step=step))
                 tell(len(tables) / len(found))
             return pd.concat(tables, ignore_index=True)
 
-        return cache.with_progress(f"Measuring the heads of {len(found)} snapshots", measure)
+        return with_progress(f"Measuring the heads of {len(found)} snapshots", measure)
 
     @property
     def provenance(self) -> str:
@@ -224,7 +225,7 @@ def _formed(watch: Watch) -> tuple[bool, str, str]:
 
     def circuit(key: str, model: GPT) -> Circuit:
         label = "Looking for the heads of a circuit"
-        return cache.with_progress(label, lambda tell: cache.circuit(key, half, 0, model, tell))
+        return with_progress(label, lambda tell: cache.circuit(key, half, 0, model, tell))
 
     return wording.formation_verdict(
         circuit(checkpoint.sha256, checkpoint.model), circuit(f"untrained {config}", untrained)
@@ -281,7 +282,7 @@ def scrub(watch: Watch) -> Chart:
 def _atlas(watch: Watch, step: int) -> HeadAtlas:
     """What every head of a snapshot looks at, on the run's validation windows."""
     checkpoint, windows = cache.checkpoint_of(watch.snapshots[step]), watch.lesson.validation
-    return cache.with_progress(
+    return with_progress(
         f"Measuring every head at step {step:,}",
         lambda tell: cache.head_atlas(checkpoint.sha256, cache.digest(windows), 0, checkpoint.model, windows, tell),
     )
