@@ -8,32 +8,22 @@ comes twice: on the rows that chose the direction, and on folds of the text that
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
-from scipy.linalg import cholesky, eigh, solve, solve_triangular
+from scipy.linalg import eigh
 
+from interp_core.directions import FOLDS, METHODS, Method, Split, TooFew, direction, figures_of, shrink, spectrum, worth
 from interp_core.moments import FoldMoments, Moments
-from interp_core.statistics import Interval, bootstrap_means, percentile_interval, shift_labels
+from interp_core.statistics import FEW, Interval, bootstrap_means, percentile_interval, shift_labels
 
 SHRINKAGE = 0.05
 CONSTANT = 1e-10  # share of the mean variance below which a dimension counts as constant
-TRACE = 1e-9  # of shrinkage that is always there in cross-validation
-FOLDS = 5
-FEWEST = 8  # rows of each category in every training split
 SHOWN = 20  # components of a spectrum
 DRAWS = 1000  # of the bootstrap over windows
-Method = Literal["GED", "mean difference", "LDA"]
-METHODS: tuple[Method, ...] = ("GED", "mean difference", "LDA")
-T = TypeVar("T", float, ndarray)
 Progress = Callable[[float], None]
-
-
-class TooFew(ValueError):
-    """A category without enough rows; says how many there are and how many are needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +41,16 @@ class Decomposition:
 class Scores:
     """Projections of every row on the direction that was found without its fold, and what they say.
 
-    Ratio: variance of A's projections over the shrunk one of B's, in sample and held out alike. Separation:
-    difference of means over the sum of standard deviations. Each with its interval over windows, and in sample beside it.
+    Ratio: variance of A's projections over the shrunk one of B's, in sample and held out alike. Separation: difference of
+    means over the sum of standard deviations, its sign fixed on each training split. Both with their intervals over windows.
     """
 
     method: Method
-    values: Float[ndarray, "row"]
+    values: Float[ndarray, "row"]  # the folds' directions turned to point the same way
     directions: Float[ndarray, "fold dim"]
+    agreement: (
+        float  # least correlation of a fold's projections with the first fold's: low, and there is nothing to interpret
+    )
     ratio: Interval
     separation: Interval
     ratio_in_sample: float
@@ -96,15 +89,21 @@ def cross_validate(
     Raises:
         TooFew: a training split with fewer than `FEWEST` rows of a category, or a fold without two rows of each.
     """
-    split = _Split.of(FoldMoments.of(rows, windows, FOLDS), positive)
-    directions, centres = split.directions(method, shrinkage)
-    values = np.einsum("rd,rd->r", rows, directions[split.fold]) - centres[split.fold]
+    split = Split.of(FoldMoments.of(rows, windows, FOLDS), positive)
+    found = split.directions(method, shrinkage)
+    values = np.einsum("rd,rd->r", rows, found.aligned[split.fold]) - found.centres[split.fold]
+    rare = min(len(np.unique(windows[mask])) for mask in (positive, ~positive))
+    if rare < FEW:
+        raise TooFew(
+            f"one category occurs in {rare} windows only, and {FEW} are the least for an interval: read more tokens"
+        )
     return Scores(
         method,
         values,
-        directions,
-        *_intervals(values, positive, windows, split.floors(directions), shrinkage, seed),
-        *(float(np.mean(part)) for part in zip(*split.in_sample(directions, shrinkage), strict=True)),
+        found.aligned,
+        found.agreement,
+        *_intervals(values, found.signs[split.fold], positive, windows, split.floors(found.aligned), shrinkage, seed),
+        *(float(np.mean(part)) for part in zip(*split.in_sample(found.signed, shrinkage), strict=True)),
     )
 
 
@@ -141,12 +140,12 @@ def null(
     whole = FoldMoments.of(rows, windows, FOLDS)
     found: dict[float, list[tuple]] = {shrinkage: [] for shrinkage in shrinkages}
     for draw in range(draws):
-        split = _Split.of(whole, shift_labels(positive, windows, seed + draw))
+        split = Split.of(whole, shift_labels(positive, windows, seed + draw))
         for shrinkage in shrinkages:
-            directions, centres = split.directions("GED", shrinkage)
-            inside = np.mean(split.in_sample(directions, shrinkage), axis=0)
-            spectrum = _spectrum(*split.whole(), shrinkage)[:SHOWN]
-            found[shrinkage].append((*split.held_out(directions, centres, shrinkage), *inside, spectrum))
+            ways = split.directions("GED", shrinkage)
+            inside = np.mean(split.in_sample(ways.signed, shrinkage), axis=0)
+            ratios = spectrum(*split.whole(), shrinkage)[:SHOWN]
+            found[shrinkage].append((*split.held_out(ways, shrinkage), *inside, ratios))
         if progress:
             progress((draw + 1) / draws)
     return {s: Null(*(np.array(column) for column in zip(*table, strict=True))) for s, table in found.items()}
@@ -158,6 +157,7 @@ def by_sample_size(
     windows: Int[ndarray, "row"],
     sizes: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024, 2048),
     repeats: int = 10,
+    methods: Sequence[Method] = METHODS,
     shrinkage: float = SHRINKAGE,
     seed: int = 0,
     progress: Progress | None = None,
@@ -176,9 +176,9 @@ def by_sample_size(
     for done, size in enumerate(tried):
         for repeat in range(repeats):
             a, b = (Moments.of(rows[rng.choice(pool, size, replace=False)]) for pool in pools)
-            for method in METHODS:
-                w = _direction(a, b, method, shrinkage)
-                inside, outside = _worth(a, b, w, shrinkage), _worth(test_a, test_b, w, shrinkage)
+            for method in methods:
+                w = direction(a, b, method, shrinkage)
+                inside, outside = worth(a, b, w, shrinkage), worth(test_a, test_b, w, shrinkage)
                 table.append((size, method, repeat, inside[0], outside[0], inside[1], outside[1]))
         if progress:
             progress((done + 1) / len(tried))
@@ -196,7 +196,7 @@ def _solve(a: Moments, b: Moments, shrinkage: float) -> Decomposition:
     if not alive.any():
         raise ValueError("nothing varies in these rows: choose another site, or more tokens")
     kept = np.ix_(alive, alive)
-    shrunk = _shrink(of_b[kept], shrinkage)
+    shrunk = shrink(of_b[kept], shrinkage)
     try:
         ratios, vectors = eigh(of_a[kept], shrunk)
     except np.linalg.LinAlgError as error:
@@ -211,125 +211,14 @@ def _solve(a: Moments, b: Moments, shrinkage: float) -> Decomposition:
     return Decomposition(ratios[::-1].copy(), full, before, after, np.flatnonzero(~alive))
 
 
-def _shrink(covariance: Float[ndarray, "dim dim"], shrinkage: float) -> Float[ndarray, "dim dim"]:
-    size = len(covariance)
-    return (1 - shrinkage) * covariance + shrinkage * np.trace(covariance) / size * np.eye(size)
-
-
-def _direction(a: Moments, b: Moments, method: Method, shrinkage: float) -> Float[ndarray, "dim"]:
-    """A direction with A's mean on its positive side."""
-    apart = a.mean - b.mean
-    if method == "mean difference":
-        return apart
-    if method == "LDA":
-        pooled = ((a.count - 1) * a.covariance + (b.count - 1) * b.covariance) / (a.count + b.count - 2)
-        return solve(_shrink(pooled, max(shrinkage, TRACE)), apart, assume_a="pos")
-    lower, whitened = _whiten(a, b, shrinkage)
-    size = len(apart)
-    _, vectors = eigh(whitened, subset_by_index=[size - 1, size - 1])
-    w = solve_triangular(lower, vectors[:, 0], lower=True, trans="T")
-    return w if apart @ w >= 0 else -w
-
-
-def _whiten(a: Moments, b: Moments, shrinkage: float) -> tuple[ndarray, ndarray]:
-    """The Cholesky factor L of the shrunk C_B, and L⁻¹ C_A L⁻ᵀ, whose eigenvalues are the ratios.
-
-    A trace of shrinkage is always there, so that constant dimensions, or too few rows, do not stop a whole null.
-    """
-    lower = cholesky(_shrink(b.covariance, max(shrinkage, TRACE)), lower=True)
-    half = solve_triangular(lower, a.covariance, lower=True)
-    return lower, solve_triangular(lower, half.T, lower=True)
-
-
-def _spectrum(a: Moments, b: Moments, shrinkage: float) -> Float[ndarray, "component"]:
-    """All ratios, the largest first."""
-    return eigh(_whiten(a, b, shrinkage)[1], eigvals_only=True)[::-1]
-
-
-def _worth(a: Moments, b: Moments, w: Float[ndarray, "dim"], shrinkage: float) -> tuple[float, float]:
-    """Variance ratio and separation of means along a direction."""
-    (mean_a, var_a), (mean_b, var_b) = a.along(w), b.along(w)
-    return _figures(mean_a, var_a, mean_b, var_b, b.spread * float(w @ w), shrinkage)
-
-
-def _figures(mean_a: T, var_a: T, mean_b: T, var_b: T, floor: T, shrinkage: float) -> tuple[T, T]:
-    """Ratio over the shrunk variance of B, whose mean variance in every direction is `floor`; separation over the plain ones."""
-    ratio = var_a / np.maximum((1 - shrinkage) * var_b + shrinkage * floor, 1e-300)
-    return ratio, (mean_a - mean_b) / np.maximum(np.sqrt(var_a) + np.sqrt(var_b), 1e-300)
-
-
-@dataclass(frozen=True, eq=False)
-class _Split:
-    """The moments of both categories in every fold."""
-
-    fold: Int[ndarray, "row"]
-    a: tuple[Moments, ...]
-    b: tuple[Moments, ...]
-
-    @staticmethod
-    def of(whole: FoldMoments, positive: Bool[ndarray, "row"]) -> "_Split":
-        """The rarer category is summed up, the other is what is left of the whole."""
-        rare = positive.mean() < 0.5
-        some = whole.part(positive if rare else ~positive)
-        rest = tuple(all_of_it - part for all_of_it, part in zip(whole.moments, some, strict=True))
-        parts = (some, rest) if rare else (rest, some)
-        for name, moments in zip(("the category", "what it is compared with"), parts, strict=True):
-            counts = [m.count for m in moments]
-            if sum(counts) - max(counts) < FEWEST or min(counts) < 2:
-                raise TooFew(
-                    f"{sum(counts)} tokens are in {name}, {min(counts)} of them in the poorest of {FOLDS} folds: read "
-                    f"more tokens, or take a commoner category (at least 2 in every fold and {FEWEST} in every training split)"
-                )
-        return _Split(whole.fold, *parts)
-
-    def whole(self) -> tuple[Moments, Moments]:
-        """Both categories, all folds together."""
-        return sum(self.a[1:], self.a[0]), sum(self.b[1:], self.b[0])
-
-    def directions(self, method: Method, shrinkage: float) -> tuple[ndarray, ndarray]:
-        """The direction found without each fold [fold dim], and the mean of its training projections [fold]."""
-        found, centres = [], []
-        for a, b in self._training():
-            w = _direction(a, b, method, shrinkage)
-            w = w / max(b.along(w)[1], 1e-300) ** 0.5  # B's projections have unit variance: folds can be put together
-            found.append(w)
-            centres.append(float((a + b).mean @ w))
-        return np.array(found), np.array(centres)
-
-    def floors(self, directions: ndarray) -> Float[ndarray, "row"]:
-        """Mean variance of B in every direction, times the length of the fold's own, for each row of the fold."""
-        found = np.array([m.spread * float(w @ w) for m, w in zip(self.b, directions, strict=True)])
-        return found[self.fold]
-
-    def in_sample(self, directions: ndarray, shrinkage: float) -> list[tuple[float, float]]:
-        """Ratio and separation on the rows that chose each direction."""
-        return [_worth(a, b, w, shrinkage) for (a, b), w in zip(self._training(), directions, strict=True)]
-
-    def held_out(self, directions: ndarray, centres: ndarray, shrinkage: float) -> tuple[float, float]:
-        """Ratio and separation of all held-out projections together."""
-        pooled: list[float] = []
-        for moments in (self.a, self.b):
-            shares = np.array([m.count for m in moments]) / sum(m.count for m in moments)
-            means, variances = np.array([m.along(w) for m, w in zip(moments, directions, strict=True)]).T
-            mean = shares @ (means - centres)
-            pooled += [float(mean), float(shares @ (variances + (means - centres) ** 2) - mean**2)]
-        floor = float(shares @ [m.spread * float(w @ w) for m, w in zip(self.b, directions, strict=True)])
-        mean_a, var_a, mean_b, var_b = pooled
-        return _figures(mean_a, var_a, mean_b, var_b, floor, shrinkage)
-
-    def _training(self) -> list[tuple[Moments, Moments]]:
-        whole_a, whole_b = self.whole()
-        return [(whole_a - a, whole_b - b) for a, b in zip(self.a, self.b, strict=True)]
-
-
 def _intervals(
-    values: ndarray, positive: ndarray, windows: ndarray, floors: ndarray, shrinkage: float, seed: int
+    values: ndarray, signs: ndarray, positive: ndarray, windows: ndarray, floors: ndarray, shrinkage: float, seed: int
 ) -> tuple[Interval, Interval]:
-    """Ratio and separation of the projections, with their intervals over windows; `floors` are those of the folds' rows."""
+    """Ratio and separation of the projections with their intervals over windows; signs and floors are those of the folds."""
     count, columns = int(windows.max()) + 1, []
     for mask in (positive, ~positive):
-        at = windows[mask]
-        columns += [np.bincount(at, weight, count) for weight in (None, values[mask], values[mask] ** 2)]
+        at, inside = windows[mask], values[mask]
+        columns += [np.bincount(at, weight, count) for weight in (None, inside, inside**2, inside * signs[mask])]
     columns.append(np.bincount(windows[~positive], floors[~positive], count))
     sums = np.stack([column.astype(float) for column in columns], axis=1)  # [window statistic]
     estimate = _from_sums(sums.mean(0)[None], shrinkage)
@@ -341,7 +230,9 @@ def _intervals(
     return ratio, separation
 
 
-def _from_sums(sums: Float[ndarray, "draw seven"], shrinkage: float) -> tuple[ndarray, ndarray]:
-    n_a, s_a, q_a, n_b, s_b, q_b, floor = sums.T
-    mean_a, mean_b = s_a / n_a, s_b / n_b
-    return _figures(mean_a, q_a / n_a - mean_a**2, mean_b, q_b / n_b - mean_b**2, floor / n_b, shrinkage)
+def _from_sums(sums: Float[ndarray, "draw nine"], shrinkage: float) -> tuple[ndarray, ndarray]:
+    n_a, s_a, q_a, t_a, n_b, s_b, q_b, t_b, floor = sums.T
+    found = []
+    for mean_a, mean_b in ((s_a / n_a, s_b / n_b), (t_a / n_a, t_b / n_b)):
+        found.append(figures_of(mean_a, q_a / n_a - mean_a**2, mean_b, q_b / n_b - mean_b**2, floor / n_b, shrinkage))
+    return found[0][0], found[1][1]

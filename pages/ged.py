@@ -58,9 +58,17 @@ code = f"""import torch
 
 {load_lines(bench, "activations", "categories", "ged")}
 {choice.code(labelled)}
-scores = ged.cross_validate(rows, positive, windows, shrinkage={shrinkage})
-null = ged.null(rows, positive, windows, shrinkages=[{shrinkage}])[{shrinkage}]
+scores = ged.cross_validate(rows, positive, windows, shrinkage={shrinkage}, seed={bench.seed})
+null = ged.null(rows, positive, windows, shrinkages=[{shrinkage}], seed={bench.seed})[{shrinkage}]
 print(scores.ratio, scores.separation, null.p_value(scores))"""
-takeaway(bench, "ged", table, chart, code, KEYS, labelled.provenance)
+takeaway(
+    bench,
+    "ged",
+    table,
+    chart,
+    code,
+    KEYS,
+    f"{labelled.provenance} · shrinkage {shrinkage} · {len(study.null().ratios)} shifts",
+)
 with st.expander("How this is measured"):
     st.markdown(session.method("ged"))

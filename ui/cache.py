@@ -303,9 +303,9 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # vectors, labels, windows
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def ged_scores(key: str, _rows: Rows, _shrinkage: float, _method: ged.Method) -> ged.Scores:
+def ged_scores(key: str, _rows: Rows, _shrinkage: float, _method: ged.Method, seed: int) -> ged.Scores:
     """Out-of-fold projections; the key names checkpoint, windows, site, categories, shrinkage and method."""
-    return ged.cross_validate(*_rows, shrinkage=_shrinkage, method=_method)
+    return ged.cross_validate(*_rows, shrinkage=_shrinkage, method=_method, seed=seed)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
@@ -316,12 +316,16 @@ def ged_components(key: str, _rows: Rows, _shrinkage: float) -> ged.Decompositio
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def ged_null(key: str, _rows: Rows, _shrinkages: Sequence[float], _progress: Progress) -> dict[float, ged.Null]:
+def ged_null(
+    key: str, _rows: Rows, _shrinkages: Sequence[float], seed: int, _progress: Progress
+) -> dict[float, ged.Null]:
     """What shifted labels give, for every shrinkage of a slider at once."""
-    return ged.null(*_rows, shrinkages=_shrinkages, progress=_progress)
+    return ged.null(*_rows, shrinkages=_shrinkages, seed=seed, progress=_progress)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
-def ged_by_size(key: str, _rows: Rows, _shrinkage: float, _progress: Progress) -> pd.DataFrame:
+def ged_by_size(
+    key: str, _rows: Rows, _methods: Sequence[ged.Method], _shrinkage: float, _progress: Progress
+) -> pd.DataFrame:
     """Directions from few samples."""
-    return ged.by_sample_size(*_rows, shrinkage=_shrinkage, progress=_progress)
+    return ged.by_sample_size(*_rows, methods=_methods, shrinkage=_shrinkage, progress=_progress)

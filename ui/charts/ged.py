@@ -10,7 +10,8 @@ from ui.charts.theme import BLUE, FONT, GREEN, GREY, ORANGE, PINK, VERMILION, th
 
 HEIGHT = 320
 BINS = 60
-METHODS = {"GED": BLUE, "LDA": VERMILION, "mean difference": GREEN}
+SHIFTED = "GED, shifted labels"
+METHODS = {"GED": BLUE, "LDA": VERMILION, "mean difference": GREEN, SHIFTED: GREY}
 WHERE = alt.Scale(domain=["in sample", "held out"], range=[[1, 0], [6, 4]])
 DASHES = alt.Legend(orient="top", symbolType="stroke", symbolStrokeColor=GREY, symbolStrokeWidth=3, symbolSize=400)
 TIMES = alt.Scale(type="log", nice=False)
@@ -81,7 +82,7 @@ def trap(table: pd.DataFrame, figure: str, size: int, dimensions: int) -> alt.La
     rules = alt.Chart(marks).mark_rule(strokeDash=[5, 4], strokeWidth=2, color=PINK).encode(x="at:Q")
     names = (
         alt.Chart(marks)
-        .mark_text(align="left", dx=6, fontSize=FONT, color=PINK)
+        .mark_text(align="right", dx=-6, fontSize=FONT, color=PINK)
         .encode(x="at:Q", y=alt.value(12), text="words:N")
     )
     return themed((band + lines + rules + names).properties(height=HEIGHT))

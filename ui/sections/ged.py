@@ -11,6 +11,7 @@ import torch
 
 from interp_core import components, ged, head_scores
 from interp_core.ged import Decomposition, Null, Scores
+from interp_core.statistics import shift_labels
 from ui import cache, session, wording
 from ui.charts import ged as charts
 from ui.progress import with_progress
@@ -25,6 +26,8 @@ SHRINKAGES = (
     0.3,
 )  # none at all has no answer where fewer tokens occur than there are dimensions
 SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
+AGREE = 0.8  # of the folds, below which a component is not interpreted
+IDENTITY = 0.8  # share of variance by token alone, from which a component is called token identity
 ENDS = 6  # contexts at each end of the component
 BEFORE, AFTER = 24, 8  # characters of a context
 RATIO, SEPARATION = "variance ratio", "separation of means"
@@ -40,7 +43,8 @@ class Study:
 
     def scores(self, method: ged.Method = "GED") -> Scores:
         """Out-of-fold projections by one method."""
-        return cache.ged_scores(f"{self.labelled.key} {self.shrinkage} {method}", self._given, self.shrinkage, method)
+        key, seed = f"{self.labelled.key} {self.shrinkage} {method}", self.labelled.bench.seed
+        return cache.ged_scores(key, self._given, self.shrinkage, method, seed)
 
     def decomposition(self) -> Decomposition:
         """All components, of all rows."""
@@ -50,15 +54,22 @@ class Study:
         """What shifted labels give."""
         return with_progress(
             f"Shifting labels at {self.labelled.site}",
-            lambda tell: cache.ged_null(self.labelled.key, self._given, SHRINKAGES, tell),
+            lambda tell: cache.ged_null(self.labelled.key, self._given, SHRINKAGES, self.labelled.bench.seed, tell),
         )[self.shrinkage]
 
     def by_size(self) -> pd.DataFrame:
-        """The trap."""
-        return with_progress(
-            "Finding directions from few samples",
-            lambda tell: cache.ged_by_size(f"{self.labelled.key} {self.shrinkage}", self._given, self.shrinkage, tell),
-        )
+        """The trap, and the same with labels that say nothing."""
+        key, (rows, positive, windows) = f"{self.labelled.key} {self.shrinkage}", self._given
+
+        def measure(label: str, labels: np.ndarray, methods: tuple[ged.Method, ...]) -> pd.DataFrame:
+            given = (rows, labels, windows)
+            return with_progress(
+                "Finding directions from few samples",
+                lambda tell: cache.ged_by_size(f"{key} {label}", given, methods, self.shrinkage, tell),
+            )
+
+        shifted = measure("shifted", shift_labels(positive, windows, self.labelled.bench.seed), ("GED",))
+        return pd.concat([measure("", positive, ged.METHODS), shifted.assign(method=charts.SHIFTED)])
 
     def at(self, site: str) -> "Study":
         """The same question at another site."""
@@ -86,13 +97,21 @@ def claim(study: Study) -> None:
     )  # fmt: skip
     low, high = np.quantile(null.ratios, [0.025, 0.975])
     chance.metric(
-        f"control: shifted labels (95% of {len(null.ratios)})", f"{null.ratios.mean():.2f} ({low:.2f} to {high:.2f})",
-        help=f"In sample they reach {null.ratios_in_sample.mean():.2f}: that much is found where nothing is.",
+        f"control: ratio of {len(null.ratios)} shifted labels", f"{null.ratios.mean():.2f} ({low:.2f} to {high:.2f})",
+        help=f"Mean, and the range of 95%. In sample they reach {null.ratios_in_sample.mean():.2f}: that much is found where "
+        f"nothing is. Their separation of means: {_ends(null.separations)}.",
     )  # fmt: skip
     good, words = wording.ged_verdict(study.labelled.names, scores, null)
-    st.badge(
-        words, icon=":material/check:" if good else ":material/question_mark:", color="green" if good else "orange"
-    )
+    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+        st.badge(
+            words, icon=":material/check:" if good else ":material/question_mark:", color="green" if good else "orange"
+        )
+        inside = f"ratio {scores.ratio_in_sample:.1f}, separation {scores.separation_in_sample:.2f}"
+        st.caption(f"In sample: {inside}. Folds agree to {scores.agreement:.2f}.", width="stretch")
+
+
+def _ends(values: np.ndarray) -> str:
+    return " to ".join(f"{end:.2f}" for end in np.quantile(values, [0.025, 0.975]))
 
 
 def projections(study: Study) -> Chart:
@@ -117,8 +136,9 @@ def spectrum(study: Study) -> Chart:
     condition = "no inverse" if found.condition_before > 1e12 else f"condition number {found.condition_before:,.0f}"
     constant = f" {len(found.constant)} dimensions do not vary and are left out." if len(found.constant) else ""
     st.caption(
-        f"Points above the grey band (95% of shifted labels, in sample as well) are more than chance. The compared tokens' "
-        f"covariance has {condition} before and {found.condition_after:,.0f} after a shrinkage of {study.shrinkage}.{constant}"
+        "Points above the grey band (95% of shifted labels, in sample as well) are more than chance, each taken by itself. "
+        f"The compared tokens' covariance has {condition} before and {found.condition_after:,.0f} after a shrinkage of "
+        f"{study.shrinkage}.{constant}"
     )
     return chart
 
@@ -139,15 +159,20 @@ def trap(study: Study) -> Chart:
     with right:
         figure = choose_figure()
     stem = "ratio" if figure == RATIO else "separation"
-    methods = ["GED"] if figure == RATIO else list(ged.METHODS)
+    methods = ["GED", charts.SHIFTED] if figure == RATIO else [*ged.METHODS, charts.SHIFTED]
     shown = _quantiles(table[table["method"].isin(methods)], stem)
     chart = charts.trap(shown, figure, size, study.labelled.rows()[0].shape[1])
     st.altair_chart(chart, alt="In-sample and held-out figures against the number of samples.")
-    at = shown[(shown["size"] == size) & (shown["method"] == "GED")].set_index("where")["value"]
-    also = "; LDA's separation does, too, while GED's need not move." if figure == SEPARATION else "."
+    looked = "GED" if figure == RATIO else "LDA"
+    at = shown[(shown["size"] == size) & (shown["method"] == looked)].set_index("where")["value"]
+    other = (
+        "shifted labels look as good in sample"
+        if figure == RATIO
+        else "GED does not look for it, so its own need not move"
+    )
     st.caption(
-        f"From **{size}** samples GED's {figure} is **{at['in sample']:.1f}** in sample and **{at['held out']:.2f}** on the "
-        f"other half of the text (medians of ten draws; bands: the middle eight). Few samples always look like a discovery{also}"
+        f"From **{size}** samples {looked}'s {figure} is **{at['in sample']:.1f}** in sample and **{at['held out']:.2f}** on the "
+        f"other half of the text (medians of ten draws; bands: the middle eight); {other}."
     )
     return chart
 
@@ -194,6 +219,11 @@ def meaning(study: Study) -> Chart:
     """Tokens and contexts at both ends, logit effects, and whether the token alone explains it."""
     scores, labelled = study.scores(), study.labelled
     rows, windows, tokens = labelled.rows()
+    if scores.agreement < AGREE:
+        st.warning(
+            f"The folds found different directions (agreement {scores.agreement:.2f}, below {AGREE}): there is no one component "
+            "to interpret. More tokens or more shrinkage may help."
+        )
     share = components.token_share(scores.values, tokens, windows)
     st.markdown(
         f"**{share:.0%}** of the variance along the component is explained by which token it is"
@@ -210,8 +240,8 @@ def meaning(study: Study) -> Chart:
         place.dataframe(
             pd.DataFrame([_context(labelled, scores, int(i)) for i in which]), hide_index=True, row_height=28
         )
-    if rows.shape[1] != labelled.bench.checkpoint.model.config.d_model:
-        st.caption("Logit effects are shown for sites of the residual stream.")
+    if labelled.site.split(".")[0] not in ("embed", "resid_post", "attn_out"):
+        st.caption("Logit effects are shown for the residual stream and what attention writes into it.")
         return None
     pattern = components.forward_pattern(rows, scores.directions.mean(0))
     effects = head_scores.direct_logits(labelled.bench.checkpoint.model, torch.from_numpy(pattern).float()).numpy()
@@ -249,4 +279,4 @@ def methods(study: Study) -> pd.DataFrame:
         rows.append(
             (method, outside[0], f"{found.ratio_in_sample:.2f}", outside[1], f"{found.separation_in_sample:.2f}")
         )
-    return pd.DataFrame(rows, columns=["direction", "ratio", "in sample", "separation", "in sample "])
+    return pd.DataFrame(rows, columns=["direction", "ratio", "ratio in sample", "separation", "separation in sample"])

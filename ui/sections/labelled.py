@@ -17,7 +17,7 @@ from ui.progress import with_progress
 
 OWN = "your own pattern"
 REST = "all other tokens"
-TOKENS = (2048, 4096, 8192, 16384)
+TOKENS, USUAL = (2048, 4096, 8192, 16384), 8192
 SITES = {
     "resid_post": "residual stream", "attn_out": "attention output", "z": "heads, before the output", "mlp_post": "MLP neurons",
 }  # fmt: skip
@@ -109,25 +109,19 @@ def choose(bench: Bench) -> Labelled | None:
     first, second, third, fourth, fifth = st.columns([3, 3, 3, 2, 2])
     names = [category.name for category in LIBRARY]
     helped = "; ".join(f"**{category.name}**: {category.words}" for category in LIBRARY)
-    session.default_to(session.CATEGORY, [*names, OWN], names[0])
-    session.default_to(session.AGAINST, [REST, *names], REST)
-    mine = first.selectbox("Category", [*names, OWN], key=session.CATEGORY, bind="query-params", help=helped)
-    against = second.selectbox("Compared with", [REST, *names], key=session.AGAINST, bind="query-params")
     kinds = {kind: words for kind, words in SITES.items() if kind != "mlp_post" or bench.checkpoint.model.config.d_mlp}
     told = " · ".join(f"{kind}: {words}" for kind, words in kinds.items())
-    session.default_to(session.SITE, list(kinds), "resid_post")
-    kind = third.selectbox(
-        "Site",
-        list(kinds),
-        key=session.SITE,
-        bind="query-params",
-        help=told,
-    )
+    with first:
+        mine = _select("Category", [*names, OWN], names[0], session.CATEGORY, helped)
+    with second:
+        against = _select("Compared with", [REST, *names], REST, session.AGAINST)
+    with third:
+        kind = _select("Site", list(kinds), "resid_post", session.SITE, told)
     options = [site.split(".")[-1] for site in sites(bench, kind)]
-    session.default_to(session.LAYER, options, options[len(options) // 2])
-    layer = fourth.selectbox("Layer", options, key=session.LAYER, bind="query-params")
-    session.default_to(session.TOKENS, [f"{n}" for n in TOKENS], "8192")
-    count = int(fifth.selectbox("Tokens", [f"{n}" for n in TOKENS], key=session.TOKENS, bind="query-params"))
+    with fourth:
+        layer = _select("Layer", options, options[len(options) // 2], session.LAYER)
+    with fifth:
+        count = int(_select("Tokens", [f"{n}" for n in TOKENS], f"{USUAL}", session.TOKENS))
     pattern = NAMED[mine].pattern if mine in NAMED else st.text_input(
         "Regular expression", "king|queen", key=session.PATTERN_TYPED, bind="query-params", max_chars=500,
         help="Tokens whose characters a match covers belong to the category. Multi-line mode: ^ and $ are at line breaks.",
@@ -137,6 +131,12 @@ def choose(bench: Bench) -> Labelled | None:
     except PatternError as error:
         st.error(f"{error}")
         return None
+
+
+def _select(label: str, options: list[str], default: str, key: str, words: str | None = None) -> str:
+    """A selectbox whose own default is `default`, so that every other choice is kept in the address."""
+    session.keep_choice(key, options)
+    return st.selectbox(label, options, options.index(default), key=key, bind="query-params", help=words) or default
 
 
 def _labelled(bench: Bench, mine: tuple[str, str], against: str, site: str, tokens: int) -> Labelled | None:
@@ -155,9 +155,13 @@ def _labelled(bench: Bench, mine: tuple[str, str], against: str, site: str, toke
     other = None if against == REST else NAMED[against].pattern
     compared = ~belongs if other is None else labels(other)
     found = Labelled(bench, site, tokens, (name, against), (pattern, other), belongs, compared, part[places])
-    if other == pattern:
-        st.error(f"{name} is compared with itself: choose another category, or all other tokens.")
+    if other is not None and belongs.any() and (belongs == compared).all():
+        st.error(f"{name} and {against} are the same tokens here: choose another category, or all other tokens.")
         return None
+    for one, two, names in ((belongs, compared, (name, against)), (compared, belongs, (against, name))):
+        if one.any() and not (one & ~two).any():
+            st.error(f"Every token {names[0]} is {names[1]}, too: nothing is left to compare. Choose another category.")
+            return None
     if not belongs.any():
         st.warning(f"No token of these {belongs.size:,} is {name}: another pattern, another text, or more tokens.")
         return None
