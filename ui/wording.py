@@ -135,11 +135,8 @@ def ged_verdict(names: tuple[str, str], scores: Scores, null: Null) -> tuple[boo
     p_ratio, p_separation = null.p_value(scores)
     apart = p_separation < ALPHA and scores.separation.low > 0
     if p_ratio < ALPHA and scores.ratio.low > 1:
-        also = "; their means differ along it, too" if apart else ", and their means do not clearly differ along it"
-        return (
-            True,
-            f"{names[0]}: a direction along which it varies {scores.ratio.estimate:.1f} times as much, held out{also}",
-        )
+        means = f"the means differ by {scores.separation.estimate:.2f}" if apart else "the means do not clearly differ"
+        return True, f"{names[0]}: a direction of larger variance that holds out of sample; along it {means}"
     if apart:
         return (
             True,

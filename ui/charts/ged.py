@@ -13,7 +13,7 @@ BINS = 60
 SHIFTED = "GED, shifted labels"
 METHODS = {"GED": BLUE, "LDA": VERMILION, "mean difference": GREEN, SHIFTED: GREY}
 WHERE = alt.Scale(domain=["in sample", "held out"], range=[[1, 0], [6, 4]])
-DASHES = alt.Legend(orient="top", symbolType="stroke", symbolStrokeColor=GREY, symbolStrokeWidth=3, symbolSize=400)
+DASHES = alt.Legend(orient="top", symbolStrokeColor=GREY, symbolFillColor=GREY)
 TIMES = alt.Scale(type="log", nice=False)
 
 

@@ -229,8 +229,8 @@ def meaning(study: Study) -> Chart:
         f"**{share:.0%}** of the variance along the component is explained by which token it is"
         + (
             ": this is *token identity*, and a lookup table would show the same."
-            if share > 0.8
-            else "; the rest is context."
+            if share > IDENTITY
+            else "; the rest is context, position and noise."
         )
     )
     left, right = st.columns(2)
