@@ -21,6 +21,7 @@ from interp_core.statistics import FEW, Interval, bootstrap_means, percentile_in
 
 SHRINKAGE = 0.05
 CONSTANT = 1e-10  # share of the mean variance below which a dimension counts as constant
+REPEATS = 10  # draws of each number of samples
 SHOWN = 20  # components of a spectrum
 DRAWS = 1000  # of the bootstrap over windows
 Progress = Callable[[float], None]
@@ -156,7 +157,6 @@ def by_sample_size(
     positive: Bool[ndarray, "row"],
     windows: Int[ndarray, "row"],
     sizes: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024, 2048),
-    repeats: int = 10,
     methods: Sequence[Method] = METHODS,
     shrinkage: float = SHRINKAGE,
     seed: int = 0,
@@ -174,7 +174,7 @@ def by_sample_size(
     table = []
     tried = [size for size in sizes if size <= min(len(pool) for pool in pools)]
     for done, size in enumerate(tried):
-        for repeat in range(repeats):
+        for repeat in range(REPEATS):
             a, b = (Moments.of(rows[rng.choice(pool, size, replace=False)]) for pool in pools)
             for method in methods:
                 w = direction(a, b, method, shrinkage)

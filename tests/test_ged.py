@@ -201,7 +201,7 @@ def test_the_trap_in_figures() -> None:
     assert tops[1024] == pytest.approx(2.7, abs=0.2)
     assert tops[16] == pytest.approx(260, rel=0.25)
     rows, windows = rng.normal(size=(128 * 16, 128)), np.repeat(np.arange(128), 16)
-    table = ged.by_sample_size(rows, rng.random(len(rows)) < 0.5, windows, sizes=(16, 128, 4096), repeats=4)
+    table = ged.by_sample_size(rows, rng.random(len(rows)) < 0.5, windows, sizes=(16, 128, 4096))
     assert set(table["size"]) == {16, 128}, "more than there are is not tried"
     means = table.groupby(["method", "size"]).mean(numeric_only=True)
     assert means.loc[("GED", 16), "ratio_in"] > 100
