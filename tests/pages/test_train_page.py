@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from interp_core import checkpoints, jobs, learning_curves, run_files
+from interp_core import bengio, checkpoints, jobs, learning_curves, run_files
 from tests.conftest import ROOT
 from tests.pages.conftest import LIMIT, said
-from ui import runs, session
+from ui import runs, session, wording
 
 TINY = {"layers": 2, "heads": 2, "d_model": 16, "context": 16, "steps": 60, "batch": 4}
 
@@ -234,7 +234,7 @@ def test_texts_that_cannot_be_learned_say_why_and_others_show_their_characters(p
 
 
 @pytest.mark.slow
-def test_a_text_of_ones_own_is_learned_and_goes_along(page: AppTest) -> None:
+def test_a_text_of_ones_own_is_learned_and_goes_along(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     app = fill(page, "paste your own", **TINY)
     app = app.text_area(key="new_paste").set_value("to be or not to be. " * 300).run()
     app = finished(press(app, "Start"), "circuit")
@@ -248,6 +248,14 @@ def test_a_text_of_ones_own_is_learned_and_goes_along(page: AppTest) -> None:
     assert app.metric[0].label == "circuit, bits a character"
     assert "pasted.txt" in said(app)
     assert len(next(frame.value for frame in app.dataframe if "bits" in frame.value)) == 4
+    whole = bengio.train
+    monkeypatch.setattr(bengio, "train", lambda tokens, size: whole(tokens, size, steps=20))
+    names: dict = {}
+    exec(
+        compile(next(element.value for element in app.code if "bits_per_char" in element.value), "snippet", "exec"),
+        names,
+    )
+    assert app.metric[0].value == wording.plus_minus(names["rows"][-1].bits)
 
 
 @pytest.mark.slow

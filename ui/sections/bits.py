@@ -17,6 +17,7 @@ from interp_core.tokenizers import CharTokenizer
 from ui import cache, runs, session, wording
 from ui.charts import train as charts
 from ui.progress import with_progress
+from ui.takeaway import shown_path
 
 NEW_RUN = "a new run"
 
@@ -29,6 +30,7 @@ class Story:
     context: int
     rows: list[Row]
     checkpoint: Checkpoint
+    path: Path  # its file
     mlp: Path  # where its Bengio model is, or will be
 
     def table(self) -> pd.DataFrame:
@@ -85,7 +87,7 @@ def open_story() -> Story | None:
             lambda tell: cache.bits_of_gpt(checkpoint.sha256, digest, checkpoint, text, tell),
         )
     )
-    return Story(text, context, rows, checkpoint, place)
+    return Story(text, context, rows, checkpoint, known[name], place)
 
 
 def claim(story: Story) -> None:
@@ -206,10 +208,16 @@ def _text_of(path: Path) -> str | None:
 def code(story: Story) -> str:
     """The Python that gives the same numbers."""
     name, gpt = story.text.name, story.checkpoint.name
-    return f"""from interp_core import bengio, bits_per_char, checkpoints, corpora
+    text = f"corpora.load({name!r}, checkpoint.tokenizer)"
+    if name not in corpora.NAMES:  # a text of the run's own lies beside its checkpoint
+        file = shown_path(story.path.parent / name)
+        text = f"corpora.encode({name!r}, corpora.read_file(Path({file!r})), checkpoint.tokenizer)"
+    return f"""from pathlib import Path
 
-checkpoint = checkpoints.load("checkpoints/{gpt}.pt")
-text = corpora.load("{name}", checkpoint.tokenizer)
+from interp_core import bengio, bits_per_char, checkpoints, corpora
+
+checkpoint = checkpoints.load({shown_path(story.path)!r})
+text = {text}
 rows = bits_per_char.of_counts(text, checkpoint.tokenizer.size, {story.context})
 *_, (step, loss, model) = bengio.train(text.train, checkpoint.tokenizer.size)
 rows.append(bits_per_char.of_bengio(model, text, {story.context}, seconds=0.0))
