@@ -7,15 +7,19 @@ Teboulle 2009, "FISTA"), restarted when it overshoots (O'Donoghue & Candès 2015
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from numpy import ndarray
 from torch import Tensor
 
 STEPS = 2000  # at most
-TOLERANCE = 1e-4  # of the largest change of a weight between two checks
+TOLERANCE = 3e-4  # of the largest change of a weight between two checks
 CHECKED = 25  # steps between two checks
+CONSTANT = 1e-3  # of a column's whole spread: with less on a problem's rows it is not used there
+LEAVING = 0.25  # share of settled problems from which the others go on without them
 POWER = 12  # iterations for the largest curvature
 SAFETY = 1.1  # times the curvature that they found
 
@@ -36,6 +40,15 @@ class Fits:
         return rows @ v.T + (self.intercepts - (v * self.means).sum(1))
 
 
+def standardised(rows: Float[ndarray, "row dim"]) -> Float[Tensor, "row dim"]:
+    """Columns of zero mean and unit variance in single precision, which is enough once they are.
+
+    Solutions do not depend on it: every problem scales columns on its own rows.
+    """
+    spread = rows.std(0)
+    return torch.from_numpy((rows - rows.mean(0)) / np.where(spread > 0, spread, np.inf)).float()
+
+
 @torch.no_grad()
 def fit(
     rows: Float[Tensor, "row dim"],
@@ -43,6 +56,7 @@ def fit(
     shares: Float[Tensor, "problem row"],
     strengths: Float[Tensor, "problem"],
     start: Fits | None = None,
+    columns: Bool[Tensor, "problem dim"] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Fits:
     """Solves all problems.
@@ -53,6 +67,7 @@ def fit(
         shares: weight of each row in each problem; 0 leaves it out.
         strengths: C of each problem: the smaller, the fewer columns are selected.
         start: solutions to begin from, for instance of a smaller C.
+        columns: that each problem may use; all by default.
         progress: told the share of the steps that are done at most.
 
     Raises:
@@ -62,10 +77,10 @@ def fit(
     for side in (labels, 1 - labels):
         if ((shares * side).sum(1) == 0).any():
             raise ValueError("a problem has rows of one class only: take more rows, or another category")
-    problem = _Problem.of(rows, labels, shares, strengths)
+    whole = problem = _Problem.of(rows, labels, shares, strengths, columns)
     w = torch.zeros(len(shares), rows.shape[1] + 1, dtype=rows.dtype) if start is None else problem.begin(start)
     ahead, momentum, last = w.clone(), torch.ones(len(shares), 1, dtype=rows.dtype), w.clone()
-    settled = torch.zeros(len(shares), dtype=torch.bool)
+    found, converged, left = w.clone(), torch.zeros(len(shares), dtype=torch.bool), torch.arange(len(shares))
     for step in range(STEPS):
         new = problem.shrink(ahead - problem.gradient(ahead) / problem.curvature)
         overshot = ((ahead - new) * (new - w)).sum(1, keepdim=True) > 0
@@ -75,12 +90,16 @@ def fit(
         w, momentum = new, grown
         if (step + 1) % CHECKED == 0:
             settled = (w - last).abs().amax(1) < TOLERANCE * w.abs().amax(1).clamp(min=TOLERANCE)
-            last = w.clone()
+            found[left], converged[left], last = w, settled, w.clone()
             if progress:
-                progress((step + 1) / STEPS)
+                progress(max((step + 1) / STEPS, float(converged.double().mean())))
             if settled.all():
                 break
-    return Fits(w[:, :-1], w[:, -1], problem.means, problem.scales, settled)
+            if settled.double().mean() >= LEAVING:
+                on = ~settled
+                left, problem = left[on], problem.only(on)
+                w, ahead, momentum, last = (part[on] for part in (w, ahead, momentum, last))
+    return Fits(found[:, :-1], found[:, -1], whole.means, whole.scales, converged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,24 +112,31 @@ class _Problem:
     means: Tensor
     scales: Tensor
     curvature: Tensor  # [problem 1]: a bound on the second derivative of the smooth part
+    free: Tensor  # [problem dim]: 0 where a column may not be used
 
     @staticmethod
-    def of(rows: Tensor, labels: Tensor, shares: Tensor, strengths: Tensor) -> "_Problem":
+    def of(rows: Tensor, labels: Tensor, shares: Tensor, strengths: Tensor, columns: Tensor | None) -> "_Problem":
         total = shares.sum(1, keepdim=True)
         means = shares @ rows / total
         scales = (shares @ rows**2 / total - means**2).clamp(min=0).sqrt()
-        scales = torch.where(scales > 1e-12, scales, 1.0)  # constant columns stay zero
-        problem = _Problem(rows, labels, strengths[:, None] * shares, means, scales, torch.ones(len(shares), 1))
+        scales = torch.where(scales > CONSTANT * rows.std(0), scales, torch.inf)  # constant columns stay zero
+        free = torch.ones_like(means) if columns is None else columns.to(rows.dtype)
+        problem = _Problem(rows, labels, strengths[:, None] * shares, means, scales, torch.ones(len(shares), 1), free)
         v = torch.ones(len(shares), rows.shape[1] + 1, dtype=rows.dtype)
         for _ in range(POWER):
             v = problem.back(problem.pulls * problem.forward(v).T) / 4
             size = v.norm(dim=1, keepdim=True)
             v = v / size.clamp(min=1e-30)
-        return _Problem(rows, labels, problem.pulls, means, scales, SAFETY * size)
+        return replace(problem, curvature=SAFETY * size)
+
+    def only(self, on: Tensor) -> "_Problem":
+        """Some of the problems."""
+        parts = {field.name: getattr(self, field.name)[on] for field in fields(self) if field.name != "rows"}
+        return replace(self, **parts)
 
     def begin(self, start: Fits) -> Tensor:
         """The same directions as another solution, on these scales."""
-        weights = start.weights / start.scales * self.scales
+        weights = torch.where(self.scales.isinf(), 0.0, start.weights / start.scales * self.scales) * self.free
         return torch.cat([weights, start.intercepts[:, None]], dim=1)
 
     def forward(self, w: Tensor) -> Tensor:
@@ -129,5 +155,5 @@ class _Problem:
 
     def shrink(self, w: Tensor) -> Tensor:
         """The proximal step of |w|₁; the intercept is free."""
-        size = (w[:, :-1].abs() - 1 / self.curvature).clamp(min=0)
+        size = (w[:, :-1].abs() - 1 / self.curvature).clamp(min=0) * self.free
         return torch.cat([w[:, :-1].sign() * size, w[:, -1:]], dim=1)
