@@ -14,6 +14,7 @@ session.frame(
             st.Page("pages/atlas.py", title="Atlas", icon=":material/grid_view:"),
             st.Page("pages/ablation.py", title="Ablation", icon=":material/content_cut:"),
             st.Page("pages/induction.py", title="Induction", icon=":material/content_copy:"),
+            st.Page("pages/probing.py", title="Probing", icon=":material/biotech:"),
             st.Page("pages/ged.py", title="GED", icon=":material/explore:"),
         ]
     )

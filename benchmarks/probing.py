@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import course, timing
-from interp_core import probing
+from interp_core import stability_selection
 
 OURS = "ours: all subsamples in one batch, one fit"
 ROWS, DIM, SUBSAMPLES, SHARE, STRENGTH = 4000, 128, 100, 0.7, 0.01
@@ -27,8 +27,8 @@ def run() -> None:
     blocks = np.arange(ROWS)  # single rows, as the companion takes them
 
     def ours(subsamples: int = SUBSAMPLES) -> np.ndarray:
-        return probing.stability(
-            rows, positive, blocks, (STRENGTH,), probing.Subsampling(subsamples, SHARE)
+        return stability_selection.stability(
+            rows, positive, blocks, (STRENGTH,), stability_selection.Subsampling(subsamples, SHARE)
         ).frequencies[0]
 
     def theirs() -> np.ndarray:

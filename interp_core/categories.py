@@ -5,12 +5,13 @@ are labelled alike. Labels are found on the whole text at once, so that a window
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import regex
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from numpy import ndarray
 
 SECONDS = 2.0  # that a pattern may take on a whole text
@@ -51,6 +52,40 @@ LIBRARY: tuple[Category, ...] = (
 NAMED = {category.name: category for category in LIBRARY}
 
 
+@dataclass(frozen=True)
+class WindowCategory:
+    """A kind of token that depends on what the model has in view."""
+
+    name: str
+    rule: Callable[[Int[ndarray, "window pos"]], Bool[ndarray, "window pos"]]
+    words: str
+
+
+def repeated_bigram(windows: Int[ndarray, "window pos"]) -> Bool[ndarray, "window pos"]:
+    """Where the same two tokens, this one and the one before it, stood earlier in the window."""
+    repeated = np.zeros(windows.shape, dtype=bool)
+    for row, marks in zip(windows.tolist(), repeated, strict=True):
+        seen: set[tuple[int, int]] = set()
+        for place, pair in enumerate(pairwise(row), start=1):
+            marks[place] = pair in seen
+            seen.add(pair)
+    return repeated
+
+
+def second_half(windows: Int[ndarray, "window pos"]) -> Bool[ndarray, "window pos"]:
+    """The later positions of a window, where more can be looked back at."""
+    return np.broadcast_to(np.arange(windows.shape[1]) >= windows.shape[1] // 2, windows.shape).copy()
+
+
+IN_WINDOW = {
+    category.name: category
+    for category in (
+        WindowCategory("repeated bigram", repeated_bigram, "the same two tokens stood earlier in the window"),
+        WindowCategory("second half of the window", second_half, "a position, whatever the token"),
+    )
+}
+
+
 def label(pattern: str, pieces: Sequence[str], seconds: float = SECONDS) -> Bool[ndarray, "token"]:
     """Whether each token belongs: whether a match of the pattern covers any of its characters.
 
@@ -67,6 +102,15 @@ def label(pattern: str, pieces: Sequence[str], seconds: float = SECONDS) -> Bool
     counts = np.concatenate([[0], covered.cumsum()])
     ends = lengths.cumsum()
     return counts[ends] > counts[ends - lengths]
+
+
+def balanced(kept: Bool[ndarray, "row"], positive: Bool[ndarray, "row"], seed: int) -> Bool[ndarray, "row"]:
+    """As many rows of the commoner class as of the rarer one, drawn without replacement from those that are kept."""
+    parts = sorted((np.flatnonzero(kept & positive), np.flatnonzero(kept & ~positive)), key=len)
+    chosen = np.zeros(len(kept), dtype=bool)
+    chosen[parts[0]] = True
+    chosen[np.random.default_rng(seed).choice(parts[1], len(parts[0]), replace=False)] = True
+    return chosen
 
 
 def _compiled(pattern: str) -> regex.Pattern:

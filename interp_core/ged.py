@@ -14,6 +14,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from scipy.linalg import eigh
+from threadpoolctl import threadpool_limits
 
 from interp_core.directions import FOLDS, METHODS, Method, Split, TooFew, direction, figures_of, shrink, spectrum, worth
 from interp_core.moments import FoldMoments, Moments
@@ -116,7 +117,7 @@ class Null:
     separations: Float[ndarray, "draw"]  # held out
     ratios_in_sample: Float[ndarray, "draw"]
     separations_in_sample: Float[ndarray, "draw"]
-    spectra: Float[ndarray, "draw component"]  # of all rows, the first `SHOWN` components
+    spectra: Float[ndarray, "draw component"]  # of all rows, the first `SHOWN` components of GED
 
     def p_value(self, scores: Scores) -> tuple[float, float]:
         """Of the ratio and of the separation: the share of draws as large, the observed one counted among them."""
@@ -132,6 +133,7 @@ def null(
     shrinkages: Sequence[float] = (SHRINKAGE,),
     draws: int = 100,
     seed: int = 0,
+    method: Method = "GED",
     progress: Progress | None = None,
 ) -> dict[float, Null]:
     """The cross-validation with the labels of every window shifted in a circle, which keeps their runs and their number.
@@ -140,15 +142,16 @@ def null(
     """
     whole = FoldMoments.of(rows, windows, FOLDS)
     found: dict[float, list[tuple]] = {shrinkage: [] for shrinkage in shrinkages}
-    for draw in range(draws):
-        split = Split.of(whole, shift_labels(positive, windows, seed + draw))
-        for shrinkage in shrinkages:
-            ways = split.directions("GED", shrinkage)
-            inside = np.mean(split.in_sample(ways.signed, shrinkage), axis=0)
-            ratios = spectrum(*split.whole(), shrinkage)[:SHOWN]
-            found[shrinkage].append((*split.held_out(ways, shrinkage), *inside, ratios))
-        if progress:
-            progress((draw + 1) / draws)
+    with threadpool_limits(1, "blas"):  # many small matrices: threads would wait for each other most of the time
+        for draw in range(draws):
+            split = Split.of(whole, shift_labels(positive, windows, seed + draw))
+            for shrinkage in shrinkages:
+                ways = split.directions(method, shrinkage)
+                inside = np.mean(split.in_sample(ways.signed, shrinkage), axis=0)
+                ratios = spectrum(*split.whole(), shrinkage)[:SHOWN] if method == "GED" else np.empty(0)
+                found[shrinkage].append((*split.held_out(ways, shrinkage), *inside, ratios))
+            if progress:
+                progress((draw + 1) / draws)
     return {s: Null(*(np.array(column) for column in zip(*table, strict=True))) for s, table in found.items()}
 
 

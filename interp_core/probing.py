@@ -23,6 +23,7 @@ STRENGTHS = tuple(float(c) for c in np.logspace(-3.5, 0, 15))  # C; the companio
 FOLDS = 5
 PLAIN = 0.1  # C of probes on neurons that were chosen otherwise: it lets nearly all of them in
 RANDOM = 5  # random choices of each number of neurons
+FEW_NEURONS = 0.1  # share of all up to which a category counts as concentrated
 SETS = 20  # random sets of neurons that are ablated
 Progress = Callable[[float], None]
 
@@ -114,9 +115,7 @@ def ranked(
     x, choices = sparse_logistic.standardised(rows), len(sizes) * len(orders)
     shares = torch.from_numpy(np.stack([fold != f for f in range(FOLDS)])).float().repeat(choices, 1)
     strengths = torch.full((len(shares),), PLAIN)
-    found = sparse_logistic.fit(
-        x, torch.from_numpy(positive), shares, strengths, columns=columns, progress=progress
-    )
+    found = sparse_logistic.fit(x, torch.from_numpy(positive), shares, strengths, columns=columns, progress=progress)
     said = found.logits(x).double().numpy().reshape(len(rows), len(sizes), len(orders), FOLDS)
     logits = said[np.arange(len(rows)), :, :, fold]  # [row size choice]
     table, judge = [], Judge.of(positive, windows, fold, seed)
@@ -139,7 +138,24 @@ def elbow(table: pd.DataFrame, figure: Figure = "AUC") -> int:
     name = column(figure)
     best = table.iloc[int(table[name].to_numpy().argmax())]
     enough = table[name] >= best[name] - (best[f"{name}_high"] - best[f"{name}_low"]) / (2 * 1.96)
-    return int(table["neurons"].where(enough).idxmin())
+    return int(np.where(enough, table["neurons"], np.inf).argmin())
+
+
+def is_concentrated(table: pd.DataFrame, others: pd.DataFrame, dim: int, figure: Figure = "AUC") -> bool:
+    """Whether few neurons are enough, and which ones matters.
+
+    The elbow has at most a share of `FEW_NEURONS` of all, and its interval lies above every random choice of as many.
+
+    Args:
+        table: of the path.
+        others: of `ranked`.
+        dim: neurons of the site.
+        figure: to judge by.
+    """
+    at, name = table.iloc[elbow(table, figure)], column(figure)
+    random = others[others["chosen"] == "random"].sort_values("neurons")
+    chance = np.interp(np.log(max(at["neurons"], 1)), np.log(random["neurons"]), random[f"{name}_high"])
+    return bool(0 < at["neurons"] <= FEW_NEURONS * dim and at[f"{name}_low"] > chance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ from ui.sections import labelled as choice
 from ui.takeaway import load_lines, takeaway
 
 KEYS = (
-    session.CATEGORY, session.AGAINST, session.PATTERN_TYPED, session.SITE, session.LAYER, session.TOKENS, session.SHRINK,
-    session.SAMPLES, session.FIGURE, session.GED_VIEW,
+    session.CATEGORY, session.AGAINST, session.PATTERN_TYPED, session.SITE, session.LAYER, session.TOKENS,
+    session.SAMPLING, session.SHRINK, session.SAMPLES, session.FIGURE, session.GED_VIEW,
 )  # fmt: skip
 
 bench = open_bench()
@@ -50,10 +50,8 @@ except (TooFew, ValueError) as error:
     st.stop()
 with about:
     choice.preview(labelled)
-    st.dataframe(table[["direction", "ratio", "separation"]], hide_index=True, row_height=28)
-    st.caption(
-        "Held out: GED beside two directions that look for different means, on the same folds. In sample: in the CSV."
-    )
+    st.dataframe(table, hide_index=True, row_height=28)
+    st.caption("GED beside two directions that look for different means: same folds, p from the same shifts of labels.")
 code = f"""import torch
 
 {load_lines(bench, "activations", "categories", "ged")}

@@ -4,8 +4,9 @@ A hundred visitors who open the same view cost one computation, because concurre
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,6 @@ from interp_core import (
     checkpoints,
     copying,
     corpora,
-    ged,
     induction,
     learning_curves,
     lessons,
@@ -48,6 +48,7 @@ from interp_core.text_copying import Counterfactual, Repeated
 from interp_core.tokenizers import CharTokenizer, Tokenizer
 from ui.progress import Progress
 
+T = TypeVar("T")
 OWN_TOKENS = 8192  # drawn from a checkpoint, half of them for validation
 FEWEST_SAMPLES = 16  # windows, however long
 FORMATION_SEQUENCES = 64  # on which heads are measured at every snapshot
@@ -299,33 +300,11 @@ def gathered(
     return activations.gather(_model, _windows, [site], _progress)[site]
 
 
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # vectors, labels, windows
+def measured(key: str, work: Callable[[], T]) -> T:
+    """A measurement on labelled activations; the key names what is measured and everything that it depends on."""
+    return cast(T, _measured(key, work))
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
-def ged_scores(key: str, _rows: Rows, _shrinkage: float, _method: ged.Method, seed: int) -> ged.Scores:
-    """Out-of-fold projections; the key names checkpoint, windows, site, categories, shrinkage and method."""
-    return ged.cross_validate(*_rows, shrinkage=_shrinkage, method=_method, seed=seed)
-
-
-@st.cache_resource(max_entries=32, show_spinner=False)
-def ged_components(key: str, _rows: Rows, _shrinkage: float) -> ged.Decomposition:
-    """All components, of all rows."""
-    rows, positive, _ = _rows
-    return ged.decompose(rows[positive], rows[~positive], _shrinkage)
-
-
-@st.cache_resource(max_entries=32, show_spinner=False)
-def ged_null(
-    key: str, _rows: Rows, _shrinkages: Sequence[float], seed: int, _progress: Progress
-) -> dict[float, ged.Null]:
-    """What shifted labels give, for every shrinkage of a slider at once."""
-    return ged.null(*_rows, shrinkages=_shrinkages, seed=seed, progress=_progress)
-
-
-@st.cache_data(max_entries=32, show_spinner=False)
-def ged_by_size(
-    key: str, _rows: Rows, _methods: Sequence[ged.Method], _shrinkage: float, _progress: Progress
-) -> pd.DataFrame:
-    """Directions from few samples."""
-    return ged.by_sample_size(*_rows, methods=_methods, shrinkage=_shrinkage, progress=_progress)
+@st.cache_resource(max_entries=256, show_spinner=False)
+def _measured(key: str, _work: Callable[[], object]) -> object:
+    return _work()

@@ -26,6 +26,7 @@ QUESTIONS = {
     "pages/atlas.py": ("Atlas", "which heads can a person name?"),
     "pages/ablation.py": ("Ablation", "which parts does the model depend on?"),
     "pages/induction.py": ("Induction", "does it copy from its context, and by which circuit?"),
+    "pages/probing.py": ("Probing", "is a category readable from a few neurons, and which, stably?"),
     "pages/ged.py": ("GED", "does a category vary along a direction of its own, out of sample?"),
 }
 
@@ -70,6 +71,9 @@ SEEN_SNAPSHOTS = "seen_snapshots"  # how many a run had when the page was drawn
 TRAIN_ERROR = "train_error"  # why a run could not be started, stopped, resumed or deleted
 CATEGORY, AGAINST, PATTERN_TYPED = "category", "against", "regex"  # widgets: which tokens, compared with which
 SITE, LAYER, TOKENS = "site", "layer", "read"  # widgets: where in the model, and how many tokens
+SAMPLING = "sampling"  # widget: natural shares or as many of both
+STRENGTH, STABLE, PAIRS, SHARE, NEURON = "sparsity", "stable", "pairs", "share", "neuron"  # widgets of the Probing page
+JUDGED_BY, PROBING_VIEW = "judged", "probe"  # widgets: which figure; which picture
 SHRINK, SAMPLES, FIGURE, GED_VIEW = "shrinkage", "samples", "figure", "plot"  # widgets of the GED page
 SENTENCE = "sentence"  # widget: the visitor's own sentence
 
@@ -133,6 +137,13 @@ def take_pair(chart: str) -> None:
     picked = st.session_state[chart]["selection"].get("picked")
     if picked:
         st.session_state[PAIR] = f"{picked[0]['first']} + {picked[0]['second']}"
+
+
+def take_neuron(chart: str) -> None:
+    """Makes the neuron that was clicked in a chart the selected one."""
+    picked = st.session_state[chart]["selection"].get("picked")
+    if picked:
+        st.session_state[NEURON] = str(picked[0]["neuron"])
 
 
 def forget_head() -> None:

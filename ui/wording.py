@@ -5,6 +5,7 @@ import pandas as pd
 from interp_core.atlas import Labels, Standout
 from interp_core.ged import Null, Scores
 from interp_core.induction import PRESENT, Circuit
+from interp_core.probing import Causal
 from interp_core.statistics import Interval
 
 NATS, BITS = "nats", "bits/char"
@@ -143,6 +144,49 @@ def ged_verdict(names: tuple[str, str], scores: Scores, null: Null) -> tuple[boo
             f"no direction of larger variance for {names[0]}, but the means differ along the one that was found",
         )
     return False, f"no direction of larger variance for {names[0]} that holds out of sample"
+
+
+def probe_verdict(
+    name: str, found: Interval, chance: float, p: float, kept: tuple[int, int], concentrated: bool
+) -> tuple[bool, str]:
+    """Whether a category can be read, by what is held out, and from few neurons or many.
+
+    Args:
+        name: of the category.
+        found: the figure, held out.
+        chance: what it is where nothing can be read.
+        p: share of shifted labels that reach as much.
+        kept: neurons at the elbow of the path, and all there are.
+        concentrated: whether those are few, and better than random ones.
+    """
+    if found.low <= chance or p >= ALPHA:
+        return False, f"{name} cannot be read here with this probe"
+    few, total = kept
+    if concentrated:
+        return (
+            True,
+            f"{name} can be read, concentrated: {few} of {total} neurons come within a standard error of the best",
+        )
+    return (
+        True,
+        f"{name} can be read, distributed: {few} of {total} neurons to come within a standard error of the best",
+    )
+
+
+def surface_verdict(above: Interval) -> str:
+    """Whether a probe knows more than the tokens nearby tell."""
+    if above.low > 0:
+        return "more than the last three tokens tell"
+    return "less than the last three tokens tell" if above.high < 0 else "no more than the last three tokens tell"
+
+
+def causal_verdict(found: Causal) -> tuple[bool, str]:
+    """Whether the model needs the neurons that a probe reads."""
+    if found.over_random.low <= 0:
+        return False, "no loss beyond that of random neurons can be shown at tokens of the category"
+    if found.positive.low > found.negative.high:
+        return True, "the model loses more than without random neurons, and most at tokens of the category"
+    return True, "the model loses more than without random neurons, but not clearly more at tokens of the category"
 
 
 def ablation_verdict(name: str, effect: Interval, rank: int, total: int, difference: Interval) -> tuple[bool, str]:

@@ -113,16 +113,14 @@ def profile(table: pd.DataFrame, figure: str) -> alt.LayerChart:
     return themed((band + line + ends + points).properties(height=HEIGHT))
 
 
-def logits(table: pd.DataFrame) -> alt.Chart:
-    """The tokens whose logits the component raises and lowers most. Columns: token, effect."""
-    return themed(
-        alt.Chart(table)
-        .mark_bar()
-        .encode(
-            x=alt.X("effect:Q", title="effect on the logit, a unit of the component"),
-            y=alt.Y("token:N", sort=list(table["token"]), title=None),
-            color=alt.condition("datum.effect > 0", alt.value(BLUE), alt.value(VERMILION)),
-            tooltip=["token:N", alt.Tooltip("effect:Q", format="+.3f")],
-        )
-        .properties(height=HEIGHT)
+def logits(table: pd.DataFrame) -> alt.LayerChart:
+    """The tokens whose logits the component raises and lowers most. Columns: token, effect, low, high (over folds)."""
+    base = alt.Chart(table).encode(y=alt.Y("token:N", sort=list(table["token"]), title=None))
+    x = alt.X("effect:Q", title="effect on the logit, a unit of the component")
+    bars = base.mark_bar().encode(
+        x=x,
+        color=alt.condition("datum.effect > 0", alt.value(BLUE), alt.value(VERMILION)),
+        tooltip=["token:N", *(alt.Tooltip(f"{name}:Q", format="+.3f") for name in ("effect", "low", "high"))],
     )
+    ends = base.mark_rule(strokeWidth=2, color=GREY).encode(x="low:Q", x2="high:Q")
+    return themed((bars + ends).properties(height=HEIGHT))

@@ -14,7 +14,7 @@ from interp_core.ged import Decomposition, Null, Scores
 from interp_core.statistics import shift_labels
 from ui import cache, session, wording
 from ui.charts import ged as charts
-from ui.progress import with_progress
+from ui.progress import Progress, with_progress
 from ui.sections import labelled as choice
 from ui.sections.labelled import Labelled
 
@@ -29,7 +29,6 @@ SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 AGREE = 0.8  # of the folds, below which a component is not interpreted
 IDENTITY = 0.8  # share of variance by token alone, from which a component is called token identity
 ENDS = 6  # contexts at each end of the component
-BEFORE, AFTER = 24, 8  # characters of a context
 RATIO, SEPARATION = "variance ratio", "separation of means"
 Chart = alt.Chart | alt.LayerChart | None
 
@@ -43,29 +42,44 @@ class Study:
 
     def scores(self, method: ged.Method = "GED") -> Scores:
         """Out-of-fold projections by one method."""
-        key, seed = f"{self.labelled.key} {self.shrinkage} {method}", self.labelled.bench.seed
-        return cache.ged_scores(key, self._given, self.shrinkage, method, seed)
+        seed = self.labelled.bench.seed
+        return cache.measured(
+            f"GED scores {self._key} {method}", lambda: ged.cross_validate(*self._given, self.shrinkage, method, seed)
+        )
 
     def decomposition(self) -> Decomposition:
         """All components, of all rows."""
-        return cache.ged_components(f"{self.labelled.key} {self.shrinkage}", self._given, self.shrinkage)
 
-    def null(self) -> Null:
+        def work() -> Decomposition:
+            rows, positive, _ = self._given
+            return ged.decompose(rows[positive], rows[~positive], self.shrinkage)
+
+        return cache.measured(f"GED components {self._key}", work)
+
+    def null(self, method: ged.Method = "GED") -> Null:
         """What shifted labels give."""
+        shrinkage, seed = self.shrinkage, self.labelled.bench.seed
+
+        def work(tell: Progress) -> Null:
+            return ged.null(*self._given, (shrinkage,), seed=seed, method=method, progress=tell)[shrinkage]
+
         return with_progress(
             f"Shifting labels at {self.labelled.site}",
-            lambda tell: cache.ged_null(self.labelled.key, self._given, SHRINKAGES, self.labelled.bench.seed, tell),
-        )[self.shrinkage]
+            lambda tell: cache.measured(f"GED null {self._key} {method}", lambda: work(tell)),
+        )
 
     def by_size(self) -> pd.DataFrame:
         """The trap, and the same with labels that say nothing."""
-        key, (rows, positive, windows) = f"{self.labelled.key} {self.shrinkage}", self._given
+        rows, positive, windows = self._given
 
-        def measure(label: str, labels: np.ndarray, methods: tuple[ged.Method, ...]) -> pd.DataFrame:
-            given = (rows, labels, windows)
+        def measure(name: str, labels: np.ndarray, methods: tuple[ged.Method, ...]) -> pd.DataFrame:
+            def work(tell: Progress) -> pd.DataFrame:
+                given = (rows, labels, windows)
+                return ged.by_sample_size(*given, methods=methods, shrinkage=self.shrinkage, progress=tell)
+
             return with_progress(
                 "Finding directions from few samples",
-                lambda tell: cache.ged_by_size(f"{key} {label}", given, methods, self.shrinkage, tell),
+                lambda tell: cache.measured(f"GED sizes {self._key} {name}", lambda: work(tell)),
             )
 
         shifted = measure("shifted", shift_labels(positive, windows, self.labelled.bench.seed), ("GED",))
@@ -74,6 +88,10 @@ class Study:
     def at(self, site: str) -> "Study":
         """The same question at another site."""
         return Study(self.labelled.at(site), self.shrinkage)
+
+    @property
+    def _key(self) -> str:
+        return f"{self.labelled.key} {self.shrinkage}"
 
     @property
     def _given(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -226,10 +244,11 @@ def meaning(study: Study) -> Chart:
         )
     share = components.token_share(scores.values, tokens, windows)
     st.markdown(
-        f"**{share:.0%}** of the variance along the component is explained by which token it is"
+        f"**{share.estimate:.0%}** ({share.low:.0%} to {share.high:.0%}) of the variance along the component is explained by "
+        "which token it is"
         + (
             ": this is *token identity*, and a lookup table would show the same."
-            if share > IDENTITY
+            if share.low > IDENTITY
             else "; the rest is context, position and noise."
         )
     )
@@ -237,32 +256,23 @@ def meaning(study: Study) -> Chart:
     order = np.argsort(scores.values)
     for place, name, which in ((left, "highest", order[::-1][:ENDS]), (right, "lowest", order[:ENDS])):
         place.caption(f"The {name} projections (the token in brackets)")
-        place.dataframe(
-            pd.DataFrame([_context(labelled, scores, int(i)) for i in which]), hide_index=True, row_height=28
-        )
+        place.dataframe(choice.contexts(labelled, scores.values, which, "projection"), hide_index=True, row_height=28)
     if labelled.site.split(".")[0] not in ("embed", "resid_post", "attn_out"):
         st.caption("Logit effects are shown for the residual stream and what attention writes into it.")
         return None
-    pattern = components.forward_pattern(rows, scores.directions.mean(0))
-    effects = head_scores.direct_logits(labelled.bench.checkpoint.model, torch.from_numpy(pattern).float()).numpy()
-    ends = np.argsort(effects)[[*range(-1, -ENDS - 1, -1), *range(ENDS - 1, -1, -1)]]
-    label = labelled.bench.checkpoint.tokenizer.label
-    chart = charts.logits(pd.DataFrame({"token": [label(int(t)) for t in ends], "effect": effects[ends]}))
+    model, label = labelled.bench.checkpoint.model, labelled.bench.checkpoint.tokenizer.label
+    patterns = np.stack([components.forward_pattern(rows, w) for w in scores.directions])
+    effects = np.stack([head_scores.direct_logits(model, torch.from_numpy(p).float()).numpy() for p in patterns])
+    mean = effects.mean(0)
+    ends = np.argsort(mean)[[*range(-1, -ENDS - 1, -1), *range(ENDS - 1, -1, -1)]]
+    table = {"token": [label(int(t)) for t in ends], "effect": mean[ends]}
+    chart = charts.logits(pd.DataFrame(table | {"low": effects.min(0)[ends], "high": effects.max(0)[ends]}))
     st.altair_chart(chart, alt="Tokens whose logits the component raises and lowers most.")
     st.caption(
         "The forward pattern (what the component looks like in the activations, Haufe et al. 2014) through the final norm's gain "
-        "and the unembedding: the direct path only, later layers are ignored."
+        "and the unembedding: the direct path only, later layers are ignored. Lines: the range of the five folds' directions."
     )
     return chart
-
-
-def _context(labelled: Labelled, scores: Scores, row: int) -> dict[str, object]:
-    place = int(np.flatnonzero(labelled.kept)[row])
-    window, position = divmod(place, labelled.windows.shape[1])
-    pieces = [labelled.bench.checkpoint.tokenizer.label(int(t)) for t in labelled.windows[window]]
-    before = "".join(pieces[max(0, position - BEFORE) : position])
-    after = "".join(pieces[position + 1 : position + 1 + AFTER])
-    return {"context": f"{before}[{pieces[position]}]{after}", "projection": round(float(scores.values[row]), 2)}
 
 
 VIEWS: dict[str, Callable[[Study], Chart]] = {
@@ -271,12 +281,13 @@ VIEWS: dict[str, Callable[[Study], Chart]] = {
 
 
 def methods(study: Study) -> pd.DataFrame:
-    """GED beside the other directions, on the same folds."""
+    """GED beside the other directions, on the same folds, each against its own null."""
     rows = []
     for method in ged.METHODS:
-        found = study.scores(method)
-        outside = [wording.plus_minus(value) for value in (found.ratio, found.separation)]
-        rows.append(
-            (method, outside[0], f"{found.ratio_in_sample:.2f}", outside[1], f"{found.separation_in_sample:.2f}")
-        )
-    return pd.DataFrame(rows, columns=["direction", "ratio", "ratio in sample", "separation", "separation in sample"])
+        found, null = study.scores(method), study.null(method)
+        for name, value, inside, p in zip(
+            (RATIO, SEPARATION), (found.ratio, found.separation), (found.ratio_in_sample, found.separation_in_sample),
+            null.p_value(found), strict=True,
+        ):  # fmt: skip
+            rows.append((method, name, wording.plus_minus(value), round(p, 2), f"{inside:.2f}"))
+    return pd.DataFrame(rows, columns=["direction", "figure", "held out", "p", "in sample"])

@@ -4,12 +4,14 @@ import html
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 import torch
 
-from interp_core import corpora
+from interp_core import categories, corpora
 from interp_core.activations import Activations
-from interp_core.categories import LIBRARY, NAMED, PatternError
+from interp_core.categories import IN_WINDOW, LIBRARY, NAMED, PatternError
+from interp_core.model import GPT
 from interp_core.tokenizers import NumberTokenizer
 from ui import cache, session
 from ui.bench import Bench
@@ -17,7 +19,10 @@ from ui.progress import with_progress
 
 OWN = "your own pattern"
 REST = "all other tokens"
-TOKENS, USUAL = (2048, 4096, 8192, 16384), 8192
+TOKENS, USUAL = ("2048", "4096", "8192", "16384"), "4096"
+NATURAL, BALANCED = "natural shares", "balanced"
+FEW_LAYERS = 6  # that stand side by side
+BEFORE, AFTER = 24, 8  # characters of a context
 SITES = {
     "resid_post": "residual stream", "attn_out": "attention output", "z": "heads, before the output", "mlp_post": "MLP neurons",
 }  # fmt: skip
@@ -30,17 +35,24 @@ class Labelled:
 
     bench: Bench
     site: str
-    tokens: int  # asked for
     names: tuple[str, str]
-    patterns: tuple[str, str | None]
+    sources: tuple[str, str | None]  # the Python of both categories
     belongs: np.ndarray  # [window pos] of the first category
     compared: np.ndarray  # [window pos] of the second
-    windows: torch.Tensor  # [window pos]
+    places: torch.Tensor  # [window pos] in the text
+    sampling: str
+    trained: bool = True  # or a model of the same shape that has learned nothing
+
+    @property
+    def windows(self) -> torch.Tensor:
+        """What is read [window pos]."""
+        return self.bench.text.validation[self.places]
 
     @property
     def kept(self) -> np.ndarray:
-        """Which positions count [window*pos]."""
-        return (self.belongs ^ self.compared).ravel()
+        """Which positions count [window*pos]: of one category and not of the other; as many of each where balanced."""
+        kept = (self.belongs ^ self.compared).ravel()
+        return kept if self.sampling == NATURAL else categories.balanced(kept, self.belongs.ravel(), self.bench.seed)
 
     @property
     def positive(self) -> np.ndarray:
@@ -50,7 +62,7 @@ class Labelled:
     @property
     def key(self) -> str:
         """Names everything in a cache's key."""
-        return f"{self.bench.checkpoint.sha256} {cache.digest(self.windows)} {self.site} {self.patterns}"
+        return f"{self._model[0]} {cache.digest(self.windows)} {self.site} {self.sources} {self.sampling} {self.bench.seed}"
 
     @property
     def both(self) -> int:
@@ -64,7 +76,7 @@ class Labelled:
         positive = int(self.positive.sum())
         checkpoint, text = self.bench.checkpoint, self.bench.text
         shares = (
-            f"{positive:,} tokens {self.names[0]}, {len(self.positive) - positive:,} {self.names[1]}, natural shares"
+            f"{positive:,} tokens {self.names[0]}, {len(self.positive) - positive:,} {self.names[1]}, {self.sampling}"
         )
         return (
             f"checkpoint {checkpoint.name} ({checkpoint.short_hash}) · {self.site} · text {text.name} ({text.sha256[:8]}), "
@@ -75,15 +87,25 @@ class Labelled:
         """The same tokens at another site."""
         return replace(self, site=site)
 
+    def untrained(self) -> "Labelled":
+        """The same tokens in a model of the same shape that has learned nothing."""
+        return replace(self, trained=False)
+
     def activations(self) -> Activations:
         """What the model holds there."""
-        bench, site = self.bench, self.site
+        windows, (name, model) = self.windows, self._model
         return with_progress(
-            f"Reading {self.windows.numel():,} tokens",
-            lambda tell: cache.gathered(
-                bench.checkpoint.sha256, cache.digest(self.windows), site, bench.checkpoint.model, self.windows, tell
-            ),
+            f"Reading {windows.numel():,} tokens",
+            lambda tell: cache.gathered(name, cache.digest(windows), self.site, model, windows, tell),
         )
+
+    @property
+    def _model(self) -> tuple[str, GPT]:
+        checkpoint, seed = self.bench.checkpoint, self.bench.seed
+        if self.trained:
+            return checkpoint.sha256, checkpoint.model
+        config = checkpoint.model.config
+        return f"untrained {config} {seed}", GPT(config, seed)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Vectors, windows and tokens of the rows that count."""
@@ -106,28 +128,35 @@ def choose(bench: Bench) -> Labelled | None:
             "This checkpoint's tokens are numbers, and categories are of characters: choose a checkpoint of a text."
         )
         return None
-    first, second, third, fourth, fifth = st.columns([3, 3, 3, 2, 2])
-    names = [category.name for category in LIBRARY]
-    helped = "; ".join(f"**{category.name}**: {category.words}" for category in LIBRARY)
+    with st.sidebar:
+        count = int(_tokens())
+        sampling = st.radio(
+            "Sampling", [NATURAL, BALANCED], key=session.SAMPLING, bind="query-params", horizontal=True,
+            help="Balanced: as many tokens of the commoner category as of the rarer one, drawn by the seed.",
+        )  # fmt: skip
+    names = [*NAMED, *IN_WINDOW]
+    words = {category.name: category.words for category in LIBRARY}
+    words |= {category.name: category.words for category in IN_WINDOW.values()}
+    helped = "; ".join(f"**{name}**: {meaning}" for name, meaning in words.items())
     kinds = {kind: words for kind, words in SITES.items() if kind != "mlp_post" or bench.checkpoint.model.config.d_mlp}
     told = " · ".join(f"{kind}: {words}" for kind, words in kinds.items())
+    first, second, third, fourth = st.columns([3, 3, 2, 4])
     with first:
         mine = _select("Category", [*names, OWN], names[0], session.CATEGORY, helped)
     with second:
         against = _select("Compared with", [REST, *names], REST, session.AGAINST)
     with third:
         kind = _select("Site", list(kinds), "resid_post", session.SITE, told)
-    options = [site.split(".")[-1] for site in sites(bench, kind)]
     with fourth:
-        layer = _select("Layer", options, options[len(options) // 2], session.LAYER)
-    with fifth:
-        count = int(_select("Tokens", [f"{n}" for n in TOKENS], f"{USUAL}", session.TOKENS))
-    pattern = NAMED[mine].pattern if mine in NAMED else st.text_input(
+        layer = _layer([site.split(".")[-1] for site in sites(bench, kind)])
+    pattern = None if mine != OWN else st.text_input(
         "Regular expression", "king|queen", key=session.PATTERN_TYPED, bind="query-params", max_chars=500,
         help="Tokens whose characters a match covers belong to the category. Multi-line mode: ^ and $ are at line breaks.",
     )  # fmt: skip
     try:
-        return _labelled(bench, (mine, pattern), against, layer if layer == "embed" else f"{kind}.{layer}", count)
+        return _labelled(
+            bench, mine, pattern, against, layer if layer == "embed" else f"{kind}.{layer}", count, sampling
+        )
     except PatternError as error:
         st.error(f"{error}")
         return None
@@ -139,36 +168,70 @@ def _select(label: str, options: list[str], default: str, key: str, words: str |
     return st.selectbox(label, options, options.index(default), key=key, bind="query-params", help=words) or default
 
 
-def _labelled(bench: Bench, mine: tuple[str, str], against: str, site: str, tokens: int) -> Labelled | None:
+def _layer(options: list[str]) -> str:
+    """One click where there are few."""
+    middle = options[len(options) // 2]
+    if len(options) > FEW_LAYERS:
+        return _select("Layer", options, middle, session.LAYER)
+    session.keep_choice(session.LAYER, options)
+    chosen = st.radio("Layer", options, options.index(middle), key=session.LAYER, bind="query-params", horizontal=True)
+    return chosen or middle
+
+
+def _tokens() -> str:
+    session.keep_choice(session.TOKENS, TOKENS)
+    return str(
+        st.select_slider(
+            "Tokens",
+            TOKENS,
+            USUAL,
+            key=session.TOKENS,
+            bind="query-params",
+            help="Read in disjoint windows of the validation part.",
+        )
+    )
+
+
+def _labelled(
+    bench: Bench, mine: str, pattern: str | None, against: str, site: str, tokens: int, sampling: str
+) -> Labelled | None:
     context, part = bench.windows.shape[1] - 1, bench.text.validation
     count = min(max(tokens // context, 2), corpora.count_windows(part, context))
-    offsets = corpora.window_offsets(part, context, count, bench.seed)
-    places = offsets[:, None] + torch.arange(context)
-    tokenizer = bench.checkpoint.tokenizer
-    vocabulary = "".join(tokenizer.label(token) for token in range(tokenizer.size))
-
-    def labels(pattern: str) -> np.ndarray:
-        return cache.labels(pattern, bench.text.sha256, vocabulary, part, tokenizer)[places.numpy()]
-
-    name, pattern = mine
-    belongs = labels(pattern)
-    other = None if against == REST else NAMED[against].pattern
-    compared = ~belongs if other is None else labels(other)
-    found = Labelled(bench, site, tokens, (name, against), (pattern, other), belongs, compared, part[places])
-    if other is not None and belongs.any() and (belongs == compared).all():
-        st.error(f"{name} and {against} are the same tokens here: choose another category, or all other tokens.")
+    places = corpora.window_offsets(part, context, count, bench.seed)[:, None] + torch.arange(context)
+    belongs = _marks(bench, mine, pattern, places)
+    compared = ~belongs if against == REST else _marks(bench, against, None, places)
+    sources = (_source(mine, pattern), None if against == REST else _source(against, None))
+    if against != REST and belongs.any() and (belongs == compared).all():
+        st.error(f"{mine} and {against} are the same tokens here: choose another category, or all other tokens.")
         return None
-    for one, two, names in ((belongs, compared, (name, against)), (compared, belongs, (against, name))):
+    for one, two, names in ((belongs, compared, (mine, against)), (compared, belongs, (against, mine))):
         if one.any() and not (one & ~two).any():
             st.error(f"Every token {names[0]} is {names[1]}, too: nothing is left to compare. Choose another category.")
             return None
     if not belongs.any():
-        st.warning(f"No token of these {belongs.size:,} is {name}: another pattern, another text, or more tokens.")
+        st.warning(f"No token of these {belongs.size:,} is {mine}: another pattern, another text, or more tokens.")
         return None
     if belongs.all():
-        st.warning(f"Every token is {name}: there is nothing to compare with.")
+        st.warning(f"Every token is {mine}: there is nothing to compare with.")
         return None
-    return found
+    return Labelled(bench, site, (mine, against), sources, belongs, compared, places, sampling)
+
+
+def _marks(bench: Bench, name: str, pattern: str | None, places: torch.Tensor) -> np.ndarray:
+    """Which of these positions belong [window pos]."""
+    part, tokenizer = bench.text.validation, bench.checkpoint.tokenizer
+    if name in IN_WINDOW:
+        return IN_WINDOW[name].rule(part[places].numpy())
+    vocabulary = "".join(tokenizer.label(token) for token in range(tokenizer.size))
+    asked = pattern if pattern is not None else NAMED[name].pattern
+    return cache.labels(asked, bench.text.sha256, vocabulary, part, tokenizer)[places.numpy()]
+
+
+def _source(name: str, pattern: str | None) -> str:
+    """The Python that marks the same positions."""
+    if name in IN_WINDOW:
+        return f"categories.{IN_WINDOW[name].rule.__name__}(text.validation[places].numpy())"
+    return f"categories.label({pattern if pattern is not None else NAMED[name].pattern!r}, pieces)[places]"
 
 
 def preview(labelled: Labelled) -> None:
@@ -185,7 +248,7 @@ def preview(labelled: Labelled) -> None:
         pieces.append("<hr>")
     text = "".join(pieces[:PREVIEW]).replace("</mark><mark>", "")
     st.html(
-        "<div style='white-space: pre-wrap; font-family: monospace; font-size: 14px; max-height: 190px; overflow: auto'>"
+        "<div style='white-space: pre-wrap; font-family: monospace; font-size: 14px; max-height: 140px; overflow: auto'>"
         f"{text}</div>"
     )
     share = labelled.belongs.mean()
@@ -193,16 +256,30 @@ def preview(labelled: Labelled) -> None:
     st.caption(f"{int(labelled.belongs.sum()):,} of {labelled.belongs.size:,} tokens ({share:.1%}) are marked.{both}")
 
 
+def contexts(labelled: Labelled, values: np.ndarray, rows: np.ndarray, name: str) -> pd.DataFrame:
+    """The values of some rows with the text around them, the token in brackets."""
+    places, length = np.flatnonzero(labelled.kept)[rows], labelled.windows.shape[1]
+    label, windows, found = labelled.bench.checkpoint.tokenizer.label, labelled.windows, []
+    for row, place in zip(rows.tolist(), places.tolist(), strict=True):
+        window, position = divmod(place, length)
+        pieces = [label(int(token)) for token in windows[window]]
+        before = "".join(pieces[max(0, position - BEFORE) : position])
+        after = "".join(pieces[position + 1 : position + 1 + AFTER])
+        found.append((round(float(values[row]), 2), f"{before}[{pieces[position]}]{after}"))
+    return pd.DataFrame(found, columns=[name, "context"])
+
+
 def code(labelled: Labelled) -> str:
     """The Python that gathers the same rows."""
-    count, context = labelled.windows.shape
-    (pattern, other), site, seed = labelled.patterns, labelled.site, labelled.bench.seed
-    against = "~belongs" if other is None else f"categories.label({other!r}, pieces)[places]"
+    (count, context), (source, other), seed = labelled.windows.shape, labelled.sources, labelled.bench.seed
+    thinned = (
+        f"\nkept = categories.balanced(kept, belongs.ravel(), seed={seed})" if labelled.sampling == BALANCED else ""
+    )
     return f"""offsets = corpora.window_offsets(text.validation, {context}, count={count}, seed={seed})
 places = (offsets[:, None] + torch.arange({context})).numpy()
 pieces = [checkpoint.tokenizer.decode([token]) for token in text.validation.tolist()]
-belongs = categories.label({pattern!r}, pieces)[places]
-compared = {against}
-found = activations.gather(checkpoint.model, text.validation[places], ["{site}"])["{site}"]
-counts = (belongs ^ compared).ravel()
-rows, windows, positive = found.values.numpy()[counts].astype(float), found.windows.numpy()[counts], belongs.ravel()[counts]"""
+belongs = {source}
+compared = {"~belongs" if other is None else other}
+found = activations.gather(checkpoint.model, text.validation[places], ["{labelled.site}"])["{labelled.site}"]
+kept = (belongs ^ compared).ravel(){thinned}
+rows, windows, positive = found.values.numpy()[kept].astype(float), found.windows.numpy()[kept], belongs.ravel()[kept]"""

@@ -1,0 +1,125 @@
+"""Probing: figures against sparsity, controls, stability, layers, what the model loses, one neuron."""
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+from numpy import ndarray
+
+from ui.charts.theme import BLUE, FONT, GREEN, GREY, ORANGE, PINK, SKY, VERMILION, themed
+
+HEIGHT = 310
+BINS = 50
+PROBE, MEANS, RANDOM = "sparse probe", "largest mean difference", "random neurons"
+TASK, SURFACE, UNTRAINED, SHIFTED = "control task", "surface", "untrained model", "shifted labels"
+COLOURS = {
+    PROBE: BLUE, MEANS: GREEN, RANDOM: GREY, TASK: VERMILION, SURFACE: ORANGE, UNTRAINED: SKY, SHIFTED: GREY,
+}  # fmt: skip
+
+
+def sparsity(table: pd.DataFrame, figure: str, marks: dict[str, int], unit: str = "neurons") -> alt.LayerChart:
+    """A figure against how many neurons a probe reads, with intervals.
+
+    Args:
+        table: name, neurons (at least 1), value, low, high.
+        figure: title of the values.
+        marks: numbers of neurons to be marked, by their names.
+        unit: what is counted.
+    """
+    present = [name for name in COLOURS if name in set(table["name"])]
+    scale = alt.Scale(domain=present, range=[COLOURS[name] for name in present])
+    least = min(0.5, float(table["low"].min()))
+    y_scale = alt.Scale(domain=[least, 1.0], zero=False, nice=False)
+    base = alt.Chart(table).encode(
+        x=alt.X("neurons:Q", title=f"{unit} that the probe reads", scale=alt.Scale(type="log", nice=False)),
+        color=alt.Color("name:N", scale=scale, title=None, legend=alt.Legend(orient="top", symbolOpacity=1)),
+    )
+    band = base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", title=figure, scale=y_scale), y2="high:Q")
+    lines = base.mark_line(strokeWidth=3, point={"size": 60}).encode(
+        y=alt.Y("value:Q", title=figure, scale=y_scale),
+        tooltip=["name:N", "neurons:Q", *(alt.Tooltip(f"{n}:Q", format=".3f") for n in ("value", "low", "high"))],
+    )
+    chart = band + lines
+    for i, (words, at) in enumerate(marks.items()):
+        spot = alt.Chart(pd.DataFrame({"at": [at], "words": [words]})).encode(x="at:Q")
+        chart += spot.mark_rule(strokeDash=[5, 4], strokeWidth=2, color=PINK)
+        chart += spot.mark_text(
+            align="right", baseline="bottom", dx=-5, dy=-4 - 20 * i, fontSize=FONT, color=PINK
+        ).encode(y=alt.datum(least), text="words:N")
+    return themed(chart.properties(height=HEIGHT))
+
+
+def stability(table: pd.DataFrame, threshold: float) -> alt.LayerChart:
+    """How often subsamples keep each neuron, the most frequent first; a click selects one. Columns: neuron, frequency, weight."""
+    picked = alt.selection_point(name="picked", fields=["neuron"], on="click", empty=False)
+    ordered = table.assign(neuron=table["neuron"].astype(str))
+    bars = (
+        alt.Chart(ordered)
+        .mark_bar()
+        .encode(
+            x=alt.X("neuron:N", sort=list(ordered["neuron"]), title="neuron", axis=alt.Axis(labelOverlap=True)),
+            y=alt.Y("frequency:Q", title="share of subsamples that keep it", scale=alt.Scale(domain=[0, 1])),
+            color=alt.condition(alt.datum.frequency >= threshold, alt.value(BLUE), alt.value(GREY)),
+            tooltip=["neuron:N", alt.Tooltip("frequency:Q", format=".2f"), alt.Tooltip("weight:Q", format="+.3f")],
+        )
+        .add_params(picked)
+    )
+    rule = alt.Chart(pd.DataFrame({"at": [threshold]})).mark_rule(strokeDash=[5, 4], strokeWidth=2, color=PINK)
+    return themed((bars + rule.encode(y="at:Q")).properties(height=HEIGHT))
+
+
+def layers(table: pd.DataFrame, figure: str) -> alt.LayerChart:
+    """A figure at every layer, of the model and of its controls. Columns: site, name, value, low, high."""
+    present = [name for name in COLOURS if name in set(table["name"])]
+    scale = alt.Scale(domain=present, range=[COLOURS[name] for name in present])
+    y_scale = alt.Scale(zero=False, nice=True)
+    base = alt.Chart(table).encode(
+        x=alt.X("site:N", sort=list(dict.fromkeys(table["site"])), title=None, axis=alt.Axis(labelAngle=-20)),
+        color=alt.Color("name:N", scale=scale, title=None, legend=alt.Legend(orient="top", symbolOpacity=1)),
+    )
+    ends = base.mark_rule(strokeWidth=3, opacity=0.7).encode(y=alt.Y("low:Q", title=figure, scale=y_scale), y2="high:Q")
+    lines = base.mark_line(strokeWidth=3, point={"size": 110}).encode(
+        y=alt.Y("value:Q", title=figure, scale=y_scale),
+        tooltip=["site:N", "name:N", *(alt.Tooltip(f"{n}:Q", format=".3f") for n in ("value", "low", "high"))],
+    )
+    return themed((ends + lines).properties(height=HEIGHT))
+
+
+def causal(table: pd.DataFrame, random: pd.DataFrame) -> alt.LayerChart:
+    """Loss added without the neurons, with intervals, above as many random neurons. Columns: tokens, value (, low, high)."""
+    y = alt.Y("tokens:N", sort=list(table["tokens"]), title=None, axis=alt.Axis(labelLimit=220))
+    words = "loss added, nats a token"
+    x = alt.X("value:Q", title=words)
+    ticks = alt.Chart(random).mark_tick(color=GREY, thickness=2, size=46, opacity=0.7).encode(x=x, y=y)
+    base = alt.Chart(table).encode(y=y)
+    ends = base.mark_rule(strokeWidth=4, color=BLUE).encode(x=alt.X("low:Q", title=words), x2="high:Q")
+    points = base.mark_point(filled=True, size=180, opacity=1, color=BLUE).encode(
+        x=x, tooltip=["tokens:N", *(alt.Tooltip(f"{n}:Q", format="+.3f") for n in ("value", "low", "high"))]
+    )
+    zero = alt.Chart(pd.DataFrame({"at": [0.0]})).mark_rule(color=GREY).encode(x="at:Q")
+    return themed((zero + ticks + ends + points).properties(height=HEIGHT - 90))
+
+
+def neuron(
+    values: Float[ndarray, "row"], positive: Bool[ndarray, "row"], names: tuple[str, str], title: str
+) -> alt.Chart:
+    """What a neuron holds at the tokens of both classes, as densities."""
+    least, most = (float(np.quantile(values, share)) for share in (0.002, 0.998))
+    edges = np.linspace(least, max(most, least + 1e-6), BINS + 1)
+    tables = []
+    for name, mask in zip(names, (positive, ~positive), strict=True):
+        counts, _ = np.histogram(values[mask], edges)
+        density = counts / max(int(mask.sum()), 1) / (edges[1] - edges[0])
+        tables.append(pd.DataFrame({"value": (edges[1:] + edges[:-1]) / 2, "density": density, "tokens": name}))
+    scale = alt.Scale(domain=list(names), range=[BLUE, ORANGE])
+    return themed(
+        alt.Chart(pd.concat(tables))
+        .mark_area(opacity=0.45, interpolate="step", line={"strokeWidth": 2})
+        .encode(
+            x=alt.X("value:Q", title=title),
+            y=alt.Y("density:Q", stack=None, title="density"),
+            color=alt.Color("tokens:N", scale=scale, title=None, legend=alt.Legend(orient="top", symbolOpacity=1)),
+            tooltip=["tokens:N", alt.Tooltip("value:Q", format=".2f"), alt.Tooltip("density:Q", format=".3f")],
+        )
+        .properties(height=HEIGHT)
+    )
