@@ -20,7 +20,7 @@ KEYS = (
     session.SAMPLING, session.SHRINK, session.SAMPLES, session.FIGURE, session.GED_VIEW,
 )  # fmt: skip
 
-bench = open_bench()
+bench = open_bench(by_tokens=True)
 with st.sidebar:
     shrinkage = st.select_slider(
         "Shrinkage", section.SHRINKAGES, SHRINKAGE, key=session.SHRINK, bind="query-params",
@@ -56,8 +56,8 @@ code = f"""import torch
 
 {load_lines(bench, "activations", "categories", "ged")}
 {choice.code(labelled)}
-scores = ged.cross_validate(rows, positive, windows, shrinkage={shrinkage}, seed={bench.seed})
-null = ged.null(rows, positive, windows, shrinkages=[{shrinkage}], seed={bench.seed})[{shrinkage}]
+scores = ged.cross_validate(rows, positive, blocks, shrinkage={shrinkage}, seed={bench.seed})
+null = ged.null(rows, positive, blocks, shrinkages=[{shrinkage}], seed={bench.seed})[{shrinkage}]
 print(scores.ratio, scores.separation, null.p_value(scores))"""
 takeaway(
     bench,

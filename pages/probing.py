@@ -24,7 +24,7 @@ KEYS = (
 )  # fmt: skip
 C = [f"{strength:.2g}" for strength in STRENGTHS]
 
-bench = open_bench()
+bench = open_bench(by_tokens=True)
 with st.sidebar:
     strength = C.index(
         st.select_slider(
@@ -64,9 +64,9 @@ code = f"""import torch
 
 {load_lines(bench, "activations", "categories", "probe_controls", "probing")}
 {choice.code(labelled)}
-probes = probing.path(rows, positive, windows, seed={bench.seed})
+probes = probing.path(rows, positive, blocks, seed={bench.seed})
 found = probes.judged[{strength}].figure({figure!r})
-null = probe_controls.null(rows, positive, windows, probes.strengths, seed={bench.seed})
+null = probe_controls.null(rows, positive, blocks, probes.strengths, seed={bench.seed})
 print(probes.neurons[{strength}], found, null.p_value({figure!r}, {strength}, found.estimate))"""
 takeaway(
     bench,

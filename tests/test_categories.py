@@ -85,3 +85,22 @@ def test_a_catastrophic_pattern_is_bounded_in_time() -> None:
     with pytest.raises(PatternError, match="takes more than 0 s on this text: nested repeats"):
         categories.label(r"(a|aa)+$", list("a" * 5000 + "!"), seconds=0.3)
     assert time.monotonic() - begun < 3
+
+
+def test_a_repeated_bigram_is_one_that_the_window_has_seen() -> None:
+    windows = np.array([list(b"abcab"), list(b"aaaab"), list(b"ababc")])
+    expected = np.array([[0, 0, 0, 0, 1], [0, 0, 1, 1, 0], [0, 0, 0, 1, 0]], dtype=bool)
+    assert np.array_equal(categories.repeated_bigram(windows), expected)
+    assert categories.second_half(windows).tolist() == [[False, False, True, True, True]] * 3
+
+
+def test_balanced_rows_are_as_many_of_each_and_all_of_the_rarer() -> None:
+    positive = np.arange(100) < 10
+    kept = np.arange(100) % 2 == 0
+    chosen = categories.balanced(kept, positive, seed=0)
+    assert not (chosen & ~kept).any()
+    assert (chosen & positive).sum() == (kept & positive).sum() == 5
+    assert (chosen & ~positive).sum() == 5
+    assert not np.array_equal(chosen, categories.balanced(kept, positive, seed=1))
+    other = categories.balanced(kept, ~positive, seed=0)
+    assert (other & ~positive).sum() == 5

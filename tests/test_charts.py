@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from ui.charts import ablation, ged, induction, train
+from ui.charts import ablation, ged, induction, probing, train
 from ui.charts import atlas as charts
 from ui.charts.theme import svg
 
@@ -237,5 +237,32 @@ def test_every_figure_of_the_ged_page_can_be_taken_away() -> None:
     )
     for figure in ("variance ratio, held out", "separation of means, held out"):
         assert "resid_post.0" in svg(ged.profile(layers, figure))
-    effects = pd.DataFrame({"token": ["a", "b"], "effect": [0.5, -0.4]})
+    effects = pd.DataFrame({"token": ["a", "b"], "effect": [0.5, -0.4], "low": [0.4, -0.5], "high": [0.6, -0.3]})
     assert "effect on the logit" in svg(ged.logits(effects))
+
+
+def test_the_figures_of_probes() -> None:
+    path = pd.DataFrame(
+        {"neurons": [1, 4, 20], "value": [0.6, 0.8, 0.9], "low": [0.55, 0.7, 0.85], "high": [0.7, 0.9, 0.95]}
+    )
+    both = pd.concat([path.assign(name=probing.PROBE), path.assign(name=probing.RANDOM)])
+    picture = svg(probing.sparsity(both, "AUC", {"elbow": 4}))
+    assert all(words in picture for words in ("neurons that the probe reads", "elbow", probing.PROBE, probing.RANDOM))
+    assert svg(probing.sparsity(path.assign(name=probing.SURFACE), "accuracy", {}, "inputs")).count(
+        "inputs that the probe"
+    )
+    kept = pd.DataFrame({"neuron": [7, 3], "frequency": [1.0, 0.4], "weight": [0.5, -0.1]})
+    picture = svg(probing.stability(kept, 0.8))
+    assert picture.count("#0072B2") == 1, "one neuron is above the threshold"
+    sites = path.assign(site=["embed", "resid_post.0", "resid_post.1"], name=probing.UNTRAINED)
+    assert "resid_post.1" in svg(probing.layers(sites, "AUC"))
+    effects = pd.DataFrame(
+        {"tokens": ["vowel", "the rest"], "value": [0.2, 0.0], "low": [0.1, -0.1], "high": [0.3, 0.1]}
+    )
+    random = pd.DataFrame({"tokens": ["vowel", "the rest"] * 3, "value": np.arange(6) / 100})
+    picture = svg(probing.causal(effects, random))
+    assert "loss added, nats a token" in picture
+    values = np.random.default_rng(0).normal(size=300)
+    picture = svg(probing.neuron(values, values > 0.5, ("vowel", "the rest"), "neuron 7"))
+    assert all(words in picture for words in ("vowel", "the rest", "neuron 7"))
+    assert "density" in svg(probing.neuron(np.zeros(50), np.arange(50) < 9, ("a", "b"), "a dead neuron"))

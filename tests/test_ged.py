@@ -259,11 +259,13 @@ def test_the_share_of_token_identity() -> None:
     rng = np.random.default_rng(0)
     tokens, windows = rng.integers(0, 20, 4000), np.repeat(np.arange(40), 100)
     table = rng.normal(size=20)
-    assert components.token_share(table[tokens], tokens, windows) == pytest.approx(1)
-    assert components.token_share(
-        table[tokens] + rng.normal(size=4000) * table.std(), tokens, windows
-    ) == pytest.approx(0.5, abs=0.07)
-    assert abs(components.token_share(rng.normal(size=4000), tokens, windows)) < 0.05
+    assert components.token_share(table[tokens], tokens, windows).estimate == pytest.approx(1)
+    half = components.token_share(table[tokens] + rng.normal(size=4000) * table.std(), tokens, windows)
+    assert half.estimate == pytest.approx(0.5, abs=0.07)
+    assert half.low < half.estimate < half.high < half.low + 0.15
+    noise = components.token_share(rng.normal(size=4000), tokens, windows)
+    assert noise.low < 0.01
+    assert abs(noise.estimate) < 0.05
 
 
 def test_direct_logits_are_what_the_stream_gains() -> None:

@@ -39,7 +39,11 @@ ALLOWED = {
     "activations": {"model"},
     "moments": {"statistics"},
     "sparse_logistic": set(),
-    "probing": BASE | {"sparse_logistic"},
+    "classification": {"statistics"},
+    # one technique in three rooms: probes, what they must beat, which neurons they keep whatever they see
+    "probing": BASE | {"classification", "sparse_logistic"},
+    "probe_controls": {"classification", "sparse_logistic", "statistics"},
+    "stability_selection": {"sparse_logistic"},
     "components": {"statistics"},
     "directions": {"moments"},
     "ged": BASE | {"directions", "moments"},

@@ -81,3 +81,25 @@ def test_constant_columns_are_never_selected_and_one_class_is_refused() -> None:
     assert found.weights.isfinite().all()
     with pytest.raises(ValueError, match="rows of one class only"):
         sparse_logistic.fit(x, torch.ones(len(x), dtype=torch.bool), shares, strengths)
+
+
+def test_a_problem_uses_only_the_columns_that_it_may() -> None:
+    """As if the others were not there, though all problems share the rows."""
+    x, y = made()
+    allowed = torch.zeros(2, x.shape[1], dtype=torch.bool)
+    allowed[0, [0, 3, 8]], allowed[1, [1, 7]] = True, True
+    shares, strengths = torch.ones(2, len(x), dtype=torch.double), torch.full((2,), 0.1, dtype=torch.double)
+    found = sparse_logistic.fit(x, y, shares, strengths, columns=allowed)
+    assert (found.weights[~allowed] == 0).all()
+    for problem, columns in enumerate(([0, 3, 8], [1, 7])):
+        alone = sparse_logistic.fit(x[:, columns], y, shares[:1], strengths[:1])
+        torch.testing.assert_close(found.weights[problem, columns], alone.weights[0], atol=2e-3, rtol=0)
+
+
+def test_single_precision_of_standardised_columns_keeps_the_same_columns() -> None:
+    x, y = made()
+    far = x.numpy() * 3 + 1e4  # a mean that single precision alone would not survive
+    shares, strengths = torch.ones(3, len(x)), torch.tensor([0.01, 0.05, 0.5])
+    single = sparse_logistic.fit(sparse_logistic.standardised(far), y, shares, strengths)
+    double = sparse_logistic.fit(x, y, shares.double(), strengths.double())
+    torch.testing.assert_close(single.weights.double(), double.weights, atol=5e-3, rtol=0)

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from interp_core import induction
 from interp_core.atlas import Labels, Standout
+from interp_core.probing import Causal
 from interp_core.statistics import Interval
 from tests.conftest import SMALL, random_model
 from tests.wired import wired_induction
@@ -110,3 +112,23 @@ def test_times_speeds_and_sizes_as_people_say_them() -> None:
     assert [wording.duration(s) for s in (12, 89, 300, 9000)] == ["12 s", "89 s", "5 min", "2.5 h"]
     assert [wording.rate(r) for r in (25.2, 0.5)] == ["25 a second", "30 a minute"]
     assert [wording.size(b) for b in (0, 53e6, 2.5e9)] == ["0 MB", "53 MB", "2.5 GB"]
+
+
+def test_what_a_probe_shows() -> None:
+    clear, none = Interval(0.9, 0.85, 0.95), Interval(0.51, 0.45, 0.57)
+    assert wording.probe_verdict("vowel", none, 0.5, 0.04, (3, 128), True)[0] is False
+    assert wording.probe_verdict("vowel", clear, 0.5, 0.2, (3, 128), True)[0] is False
+    good, words = wording.probe_verdict("vowel", clear, 0.5, 0.048, (3, 128), True)
+    assert good
+    assert words.startswith("vowel can be read, concentrated: 3 of 128")
+    assert "distributed: 40 of 128" in wording.probe_verdict("vowel", clear, 0.5, 0.048, (40, 128), False)[1]
+    said = [wording.surface_verdict(Interval(m, m - 0.1, m + 0.1)).split(" the last")[0] for m in (0.2, 0.0, -0.2)]
+    assert said == ["more than", "no more than", "less than"]
+
+
+def test_what_a_model_loses_without_neurons() -> None:
+    small, large, none = Interval(0.1, 0.05, 0.15), Interval(0.5, 0.4, 0.6), Interval(0.1, -0.1, 0.3)
+    random = np.zeros((3, 2))
+    assert wording.causal_verdict(Causal(large, small, random, none))[0] is False
+    assert wording.causal_verdict(Causal(large, small, random, large))[1].endswith("most at tokens of the category")
+    assert "not clearly more" in wording.causal_verdict(Causal(small, large, random, small))[1]

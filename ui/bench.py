@@ -29,6 +29,7 @@ TEXT_HELP = (
 )
 SYNTHETIC_WINDOWS = 512
 DONOR_WINDOWS = 64  # of the training part
+TOKENS, USUAL_TOKENS = ("2048", "4096", "8192", "16384"), "4096"  # where tokens are counted
 FEWEST_WINDOWS, MOST_WINDOWS, WINDOWS = 8, 128, 32
 
 
@@ -115,8 +116,12 @@ class Bench:
         )
 
 
-def open_bench() -> Bench:
-    """Draws the sidebar and reads what it says; on trouble says what it is and goes on with what works."""
+def open_bench(by_tokens: bool = False) -> Bench:
+    """Draws the sidebar and reads what it says; on trouble says what it is and goes on with what works.
+
+    Args:
+        by_tokens: asks how many tokens are read, where these and not the windows are what is counted.
+    """
     with st.sidebar:
         checkpoint, path = _choose_checkpoint()
         context = window_length(checkpoint.model.config)
@@ -134,12 +139,9 @@ def open_bench() -> Bench:
             )
             text = _own_samples(checkpoint)
             available = corpora.count_windows(text.validation, context)
-        most = min(MOST_WINDOWS, available)
         left, right = st.columns([3, 2])
-        count = left.slider(
-            "Windows", FEWEST_WINDOWS, most, min(WINDOWS, most), key=session.WINDOWS, bind="query-params",
-            help=f"Stretches of {context} tokens that do not overlap, drawn from the last tenth of the text.",
-        )  # fmt: skip
+        with left:
+            count = _choose_tokens(context, available) if by_tokens else _choose_windows(context, available)
         seed = right.number_input(
             "Seed", 0, 9999, 0, key=session.SEED, bind="query-params", help="Which windows are drawn."
         )
@@ -149,6 +151,24 @@ def open_bench() -> Bench:
     if bench.preflight().healthy is False:
         st.warning(f"**Before you believe anything below:** {bench.preflight().verdict}")
     return bench
+
+
+def _choose_windows(context: int, available: int) -> int:
+    most = min(MOST_WINDOWS, available)
+    return st.slider(
+        "Windows", FEWEST_WINDOWS, most, min(WINDOWS, most), key=session.WINDOWS, bind="query-params",
+        help=f"Stretches of {context} tokens that do not overlap, drawn from the last tenth of the text.",
+    )  # fmt: skip
+
+
+def _choose_tokens(context: int, available: int) -> int:
+    """Windows that hold about as many tokens as are asked for."""
+    session.keep_choice(session.TOKENS, TOKENS)
+    tokens = st.select_slider(
+        "Tokens", TOKENS, USUAL_TOKENS, key=session.TOKENS, bind="query-params",
+        help=f"Read in windows of {context} tokens that do not overlap, drawn from the last tenth of the text.",
+    )  # fmt: skip
+    return min(max(int(tokens) // context, FEWEST_WINDOWS), available)
 
 
 def window_length(config: ModelConfig) -> int:

@@ -119,3 +119,30 @@ def test_a_deep_link_to_a_layer_of_a_category_and_its_trap(server: str, page: Pa
     settled(page)
     expect(main).to_contain_text("of the variance along the component is explained by which token it is")
     assert "category=capital" in page.url
+
+
+def test_a_deep_link_to_a_probe_of_layer_two_and_its_stable_neurons(server: str, page: Page) -> None:
+    page.goto(f"{server}/probing?category=capital&read=2048")
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    expect(page.locator("h1")).to_have_text("Probing")
+    main = page.locator("[data-testid=stMain]")
+    chart = main.locator("[data-testid=stVegaLiteChart]").first.bounding_box()
+    assert chart is not None
+    assert chart["y"] < 400, "claim and picture belong on the first screen"
+    main.locator(".st-key-layer label", has_text="2").click()
+    settled(page)
+    expect(main).to_contain_text("resid_post.2")
+    expect(main).to_contain_text("capital can be read")
+    page.get_by_role("radio", name="stability").click()
+    settled(page)
+    bars = main.locator(".st-key-frequencies [data-testid=stVegaLiteChart]").first.bounding_box()
+    assert bars is not None
+    page.mouse.click(bars["x"] + 70, bars["y"] + 0.6 * bars["height"])
+    settled(page)
+    page.get_by_role("radio", name="neuron").click()
+    settled(page)
+    expect(main).to_contain_text("of resid_post.2")
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    assert "category=capital" in page.url
+    assert "layer=2" in page.url

@@ -8,15 +8,13 @@ from interp_core import activations, categories, checkpoints, corpora, ged
 from tests.conftest import ROOT
 from tests.pages.conftest import LIMIT, said
 from tests.pages.test_atlas_page import small_file, upload
-from ui.sections import ged as section
 
 VIEWS = ["projections", "spectrum", "the trap", "layers", "meaning"]
 
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A null of few draws at two shrinkages: the page is tested here, not the statistics."""
-    monkeypatch.setattr(section, "SHRINKAGES", (0.05, 0.3))
+    """A null of few draws: the page is tested here, not the statistics."""
     whole = ged.null
     monkeypatch.setattr(ged, "null", lambda *rows, **options: whole(*rows, **options | {"draws": 5}))
 
@@ -24,7 +22,7 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def page(app: AppTest) -> AppTest:
     app = app.switch_page("pages/ged.py").run()
-    return app.selectbox(key="read").set_value("2048").run()
+    return app.select_slider(key="read").set_value("2048").run()
 
 
 def badge(app: AppTest) -> str:
@@ -49,7 +47,7 @@ def test_the_page_shows_what_the_library_measures(page: AppTest) -> None:
     exec(compile(code, "snippet", "exec"), names)
     assert page.metric[0].value.startswith(f"{names['scores'].ratio.estimate:.2f} ±")
     assert page.metric[1].value.startswith(f"{names['scores'].separation.estimate:.2f} ±")
-    text, windows = names["text"], names["places"]
+    text, windows = names["text"], names["places"].numpy()
     by_hand = np.array(
         [[c in "aeiouAEIOU" for c in checkpoint.tokenizer.decode(row.tolist())] for row in text.validation[windows]]
     )
@@ -61,7 +59,7 @@ def test_category_layer_site_and_shrinkage_answer(page: AppTest) -> None:
     app = page.selectbox(key="category").set_value("whitespace").run()
     assert "tokens whitespace" in said(app)
     before = app.metric[0].value
-    app = app.selectbox(key="layer").set_value("3").run()
+    app = app.radio(key="layer").set_value("3").run()
     assert app.metric[0].value != before
     assert "resid_post.3" in said(app)
     app = app.selectbox(key="site").set_value("mlp_post").run()
@@ -121,12 +119,12 @@ def test_a_tiny_model_of_ones_own(page: AppTest) -> None:
 def test_a_speakers_name_is_known_at_layer_two_of_shakespeare(shakespeare: str) -> None:
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=LIMIT).run().switch_page("pages/ged.py").run()
     app = app.selectbox(key="category").set_value("inside a speaker's name").run()
-    app = app.selectbox(key="layer").set_value("2").run()
+    app = app.radio(key="layer").set_value("2").run()
     assert not app.exception
     assert "inside a speaker's name" in badge(app)
     checkpoint = checkpoints.load(ROOT / "checkpoints" / "shakespeare.pt")
     text = corpora.encode("tiny-shakespeare", shakespeare, checkpoint.tokenizer)
-    offsets = corpora.window_offsets(text.validation, 64, 128, 0)
+    offsets = corpora.window_offsets(text.validation, 64, 64, 0)
     places = offsets[:, None].numpy() + np.arange(64)
     pieces = [checkpoint.tokenizer.decode([t]) for t in text.validation.tolist()]
     belongs = categories.label(categories.NAMED["inside a speaker's name"].pattern, pieces)[places].ravel()

@@ -19,7 +19,6 @@ from ui.progress import with_progress
 
 OWN = "your own pattern"
 REST = "all other tokens"
-TOKENS, USUAL = ("2048", "4096", "8192", "16384"), "4096"
 NATURAL, BALANCED = "natural shares", "balanced"
 FEW_LAYERS = 6  # that stand side by side
 BEFORE, AFTER = 24, 8  # characters of a context
@@ -39,14 +38,13 @@ class Labelled:
     sources: tuple[str, str | None]  # the Python of both categories
     belongs: np.ndarray  # [window pos] of the first category
     compared: np.ndarray  # [window pos] of the second
-    places: torch.Tensor  # [window pos] in the text
     sampling: str
     trained: bool = True  # or a model of the same shape that has learned nothing
 
     @property
     def windows(self) -> torch.Tensor:
         """What is read [window pos]."""
-        return self.bench.text.validation[self.places]
+        return self.bench.windows[:, :-1]
 
     @property
     def kept(self) -> np.ndarray:
@@ -129,7 +127,6 @@ def choose(bench: Bench) -> Labelled | None:
         )
         return None
     with st.sidebar:
-        count = int(_tokens())
         sampling = st.radio(
             "Sampling", [NATURAL, BALANCED], key=session.SAMPLING, bind="query-params", horizontal=True,
             help="Balanced: as many tokens of the commoner category as of the rarer one, drawn by the seed.",
@@ -154,9 +151,7 @@ def choose(bench: Bench) -> Labelled | None:
         help="Tokens whose characters a match covers belong to the category. Multi-line mode: ^ and $ are at line breaks.",
     )  # fmt: skip
     try:
-        return _labelled(
-            bench, mine, pattern, against, layer if layer == "embed" else f"{kind}.{layer}", count, sampling
-        )
+        return _labelled(bench, mine, pattern, against, layer if layer == "embed" else f"{kind}.{layer}", sampling)
     except PatternError as error:
         st.error(f"{error}")
         return None
@@ -178,26 +173,10 @@ def _layer(options: list[str]) -> str:
     return chosen or middle
 
 
-def _tokens() -> str:
-    session.keep_choice(session.TOKENS, TOKENS)
-    return str(
-        st.select_slider(
-            "Tokens",
-            TOKENS,
-            USUAL,
-            key=session.TOKENS,
-            bind="query-params",
-            help="Read in disjoint windows of the validation part.",
-        )
-    )
-
-
-def _labelled(
-    bench: Bench, mine: str, pattern: str | None, against: str, site: str, tokens: int, sampling: str
-) -> Labelled | None:
-    context, part = bench.windows.shape[1] - 1, bench.text.validation
-    count = min(max(tokens // context, 2), corpora.count_windows(part, context))
-    places = corpora.window_offsets(part, context, count, bench.seed)[:, None] + torch.arange(context)
+def _labelled(bench: Bench, mine: str, pattern: str | None, against: str, site: str, sampling: str) -> Labelled | None:
+    count, context = len(bench.windows), bench.windows.shape[1] - 1
+    offsets = corpora.window_offsets(bench.text.validation, context, count, bench.seed)
+    places = offsets[:, None] + torch.arange(context)
     belongs = _marks(bench, mine, pattern, places)
     compared = ~belongs if against == REST else _marks(bench, against, None, places)
     sources = (_source(mine, pattern), None if against == REST else _source(against, None))
@@ -214,7 +193,7 @@ def _labelled(
     if belongs.all():
         st.warning(f"Every token is {mine}: there is nothing to compare with.")
         return None
-    return Labelled(bench, site, (mine, against), sources, belongs, compared, places, sampling)
+    return Labelled(bench, site, (mine, against), sources, belongs, compared, sampling)
 
 
 def _marks(bench: Bench, name: str, pattern: str | None, places: torch.Tensor) -> np.ndarray:
@@ -230,8 +209,8 @@ def _marks(bench: Bench, name: str, pattern: str | None, places: torch.Tensor) -
 def _source(name: str, pattern: str | None) -> str:
     """The Python that marks the same positions."""
     if name in IN_WINDOW:
-        return f"categories.{IN_WINDOW[name].rule.__name__}(text.validation[places].numpy())"
-    return f"categories.label({pattern if pattern is not None else NAMED[name].pattern!r}, pieces)[places]"
+        return f"categories.{IN_WINDOW[name].rule.__name__}(windows[:, :-1].numpy())"
+    return f"categories.label({pattern if pattern is not None else NAMED[name].pattern!r}, pieces)[places.numpy()]"
 
 
 def preview(labelled: Labelled) -> None:
@@ -276,10 +255,10 @@ def code(labelled: Labelled) -> str:
         f"\nkept = categories.balanced(kept, belongs.ravel(), seed={seed})" if labelled.sampling == BALANCED else ""
     )
     return f"""offsets = corpora.window_offsets(text.validation, {context}, count={count}, seed={seed})
-places = (offsets[:, None] + torch.arange({context})).numpy()
+places = offsets[:, None] + torch.arange({context})
 pieces = [checkpoint.tokenizer.decode([token]) for token in text.validation.tolist()]
 belongs = {source}
 compared = {"~belongs" if other is None else other}
-found = activations.gather(checkpoint.model, text.validation[places], ["{labelled.site}"])["{labelled.site}"]
+found = activations.gather(checkpoint.model, windows[:, :-1], ["{labelled.site}"])["{labelled.site}"]
 kept = (belongs ^ compared).ravel(){thinned}
-rows, windows, positive = found.values.numpy()[kept].astype(float), found.windows.numpy()[kept], belongs.ravel()[kept]"""
+rows, blocks, positive = found.values.numpy()[kept].astype(float), found.windows.numpy()[kept], belongs.ravel()[kept]"""

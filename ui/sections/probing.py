@@ -6,7 +6,6 @@ from typing import TypeVar
 
 import pandas as pd
 import streamlit as st
-import torch
 
 from interp_core import probe_controls, probing, stability_selection
 from interp_core.classification import Figure, Judged
@@ -107,12 +106,12 @@ class Study:
     def causal(self, neurons: tuple[int, ...]) -> Causal:
         """What the model loses without neurons."""
         found, bench = self.labelled, self.labelled.bench
-        places = found.places[:, :1] + torch.arange(found.places.shape[1] + 1)
         masks = (found.belongs & ~found.compared, found.compared & ~found.belongs)
 
         def work(tell: Progress) -> Causal:
-            model, windows = bench.checkpoint.model, bench.text.validation[places]
-            return probing.ablate(model, windows, masks, found.site, neurons, bench.seed, progress=tell)
+            return probing.ablate(
+                bench.checkpoint.model, bench.windows, masks, found.site, neurons, bench.seed, progress=tell
+            )
 
         return self._measured(f"causal {neurons}", f"Taking {len(neurons)} neurons away, and random ones", work)
 
@@ -130,8 +129,8 @@ def claim(study: Study) -> None:
     places = st.columns([4, 4, 4, 5])
     places[0].metric(
         f"{figure}, {kept} of {probes.weights.shape[1]} neurons", wording.plus_minus(found),
-        help="Held out: every token is judged by a probe that saw other fifths of the text. 95% interval over windows. Where nothing "
-        f"can be read it is {study.chance:.2f}.",
+        help="Held out: every token is judged by a probe that saw other fifths of the text. 95% interval over windows. Where "
+        f"nothing can be read it is {study.chance:.2f}.",
     )  # fmt: skip
     above = None
     for slot, name, label in ((places[1], SURFACE, "above nearby tokens"), (places[2], TASK, "selectivity")):

@@ -55,8 +55,8 @@ def controls(study: Study) -> Chart:
     chart = charts.sparsity(pd.concat(parts), study.figure, {k: v for k, v in marks.items() if v}, "inputs")
     st.altair_chart(chart, alt=f"{study.figure} of the probe and of its controls.")
     st.caption(
-        "What a probe must beat. *Control task*: random labels of token types, learned by heart. *Surface*: the last three tokens "
-        "and the position, without a model; its inputs are those. *Shifted labels*: the range of twenty."
+        "What a probe must beat. *Control task*: random labels of token types, learned by heart. *Surface*: the last three "
+        "tokens and the position, without a model; its inputs are those. *Shifted labels*: the range of twenty."
     )
     return chart
 
@@ -117,8 +117,8 @@ def stability(study: Study) -> Chart:
     kept = f"a subsample keeps {found.kept[place]:.1f} of {len(table)} on average"
     if not len(selected):
         st.info(
-            f"No neuron is kept by {threshold:.0%} of the subsamples: {kept}, and not the same ones. Move *Sparsity* to the right "
-            "or the threshold down; if neither helps, several neurons tell the same, and each subsample takes another."
+            f"No neuron is kept by {threshold:.0%} of the subsamples: {kept}, and not the same ones. Move *Sparsity* to the "
+            "right or the threshold down; if neither helps, several neurons tell the same, and each subsample takes another."
         )
         return chart
     if bound is None:
@@ -207,9 +207,9 @@ def neuron(study: Study) -> Chart:
     best = study.others().query("neurons == 1 and chosen == 'mean difference'").iloc[0]
     column = probing.column(study.figure)
     st.caption(
-        f"Weight {weight:+.2f} a standard deviation (largest weights come first in the list). A single neuron, chosen on other folds by "
-        f"its mean difference, reaches {study.figure} {best[column]:.2f} [{best[f'{column}_low']:.2f}, "
-        f"{best[f'{column}_high']:.2f}]."
+        f"Weight {weight:+.2f} a standard deviation (largest weights come first in the list). A single neuron, chosen on other "
+        f"folds by its mean difference, reaches {study.figure} {best[column]:.2f} "
+        f"[{best[f'{column}_low']:.2f}, {best[f'{column}_high']:.2f}]."
     )
     order = np.argsort(values)
     for place, name, which in zip(st.columns(2), ("most", "least"), (order[::-1][:ENDS], order[:ENDS]), strict=True):
