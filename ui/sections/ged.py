@@ -286,7 +286,7 @@ def methods(study: Study) -> pd.DataFrame:
     for method in ged.METHODS:
         found, null = study.scores(method), study.null(method)
         for name, value, inside, p in zip(
-            (RATIO, SEPARATION), (found.ratio, found.separation), (found.ratio_in_sample, found.separation_in_sample),
+            ("ratio", "separation"), (found.ratio, found.separation), (found.ratio_in_sample, found.separation_in_sample),
             null.p_value(found), strict=True,
         ):  # fmt: skip
             rows.append((method, name, wording.plus_minus(value), round(p, 2), f"{inside:.2f}"))

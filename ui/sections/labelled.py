@@ -224,10 +224,10 @@ def preview(labelled: Labelled) -> None:
             pieces.append(f"<mark>{piece}</mark>" if marked else piece)
         if len(pieces) > PREVIEW:
             break
-        pieces.append("<hr>")
+        pieces.append("<hr style='margin: 2px 0'>")
     text = "".join(pieces[:PREVIEW]).replace("</mark><mark>", "")
     st.html(
-        "<div style='white-space: pre-wrap; font-family: monospace; font-size: 14px; max-height: 140px; overflow: auto'>"
+        "<div style='white-space: pre-wrap; font-family: monospace; font-size: 14px; line-height: 1.5; max-height: 126px; overflow: auto'>"
         f"{text}</div>"
     )
     share = labelled.belongs.mean()

@@ -192,4 +192,4 @@ def controls(study: Study) -> pd.DataFrame:
         )
     if study.figure == "accuracy":
         rows.append(("majority", f"{study.probes().majority:.3f}", "", ""))
-    return pd.DataFrame(rows, columns=["probe", study.figure, "probe is above by", "inputs read"])
+    return pd.DataFrame(rows, columns=["probe", study.figure, "difference", "inputs"])
