@@ -227,8 +227,8 @@ def preview(labelled: Labelled) -> None:
         pieces.append("<hr style='margin: 2px 0'>")
     text = "".join(pieces[:PREVIEW]).replace("</mark><mark>", "")
     st.html(
-        "<div style='white-space: pre-wrap; font-family: monospace; font-size: 14px; line-height: 1.5; max-height: 126px; overflow: auto'>"
-        f"{text}</div>"
+        "<div style='white-space: pre-wrap; font-family: monospace; font-size: 14px; line-height: 1.5; max-height: 126px; "
+        f"overflow: auto'>{text}</div>"
     )
     share = labelled.belongs.mean()
     both = f" {labelled.both:,} belong to both and are left out." if labelled.both else ""
