@@ -50,7 +50,10 @@ def null(
             if progress:
                 progress((done + share) / len(strengths))
 
-        found = sparse_logistic.fit(x, given, shares, torch.full((len(shares),), strength), found, progress=tell)
+        strengths_now = torch.full((len(shares),), strength)
+        found = sparse_logistic.fit(
+            x, given, shares, strengths_now, found, tolerance=sparse_logistic.ROUGH, progress=tell
+        )
         said = found.logits(x).numpy().reshape(len(rows), draws, FOLDS)
         drawn.append(classification.figures(said[np.arange(len(rows)), :, fold], labels.T, fold))
     return Null({name: np.stack([part[name] for part in drawn], 1) for name in classification.FIGURES})

@@ -115,7 +115,15 @@ def ranked(
     x, choices = sparse_logistic.standardised(rows), len(sizes) * len(orders)
     shares = torch.from_numpy(np.stack([fold != f for f in range(FOLDS)])).float().repeat(choices, 1)
     strengths = torch.full((len(shares),), PLAIN)
-    found = sparse_logistic.fit(x, torch.from_numpy(positive), shares, strengths, columns=columns, progress=progress)
+    found = sparse_logistic.fit(
+        x,
+        torch.from_numpy(positive),
+        shares,
+        strengths,
+        columns=columns,
+        tolerance=sparse_logistic.ROUGH,
+        progress=progress,
+    )
     said = found.logits(x).double().numpy().reshape(len(rows), len(sizes), len(orders), FOLDS)
     logits = said[np.arange(len(rows)), :, :, fold]  # [row size choice]
     table, judge = [], Judge.of(positive, windows, fold, seed)

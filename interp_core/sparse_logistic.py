@@ -17,6 +17,7 @@ from torch import Tensor
 
 STEPS = 2000  # at most
 TOLERANCE = 3e-4  # of the largest change of a weight between two checks
+ROUGH = 3e-3  # the same, where only what a probe says matters and not which columns it keeps
 CHECKED = 25  # steps between two checks
 CONSTANT = 1e-3  # of a column's whole spread: with less on a problem's rows it is not used there
 LEAVING = 0.25  # share of settled problems from which the others go on without them
@@ -57,6 +58,7 @@ def fit(
     strengths: Float[Tensor, "problem"],
     start: Fits | None = None,
     columns: Bool[Tensor, "problem dim"] | None = None,
+    tolerance: float = TOLERANCE,
     progress: Callable[[float], None] | None = None,
 ) -> Fits:
     """Solves all problems.
@@ -68,6 +70,7 @@ def fit(
         strengths: C of each problem: the smaller, the fewer columns are selected.
         start: solutions to begin from, for instance of a smaller C.
         columns: that each problem may use; all by default.
+        tolerance: the largest change of a weight, relative to the largest weight, with which a problem counts as solved.
         progress: told the share of the steps that are done at most.
 
     Raises:
@@ -89,7 +92,7 @@ def fit(
         ahead = torch.where(overshot, new, new + (momentum - 1) / grown * (new - w))
         w, momentum = new, grown
         if (step + 1) % CHECKED == 0:
-            settled = (w - last).abs().amax(1) < TOLERANCE * w.abs().amax(1).clamp(min=TOLERANCE)
+            settled = (w - last).abs().amax(1) < tolerance * w.abs().amax(1).clamp(min=tolerance)
             found[left], converged[left], last = w, settled, w.clone()
             if progress:
                 progress(max((step + 1) / STEPS, float(converged.double().mean())))

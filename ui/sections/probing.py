@@ -73,6 +73,13 @@ class Study:
 
         return self._measured(name, f"Fitting a control: {name}", work)
 
+    def rival(self, name: str) -> tuple[Probes, int] | str:
+        """A control's probes, and at which strength it is compared: the surface at its best, the others at this one."""
+        probes = self.control(name)
+        if isinstance(probes, str) or name != SURFACE:
+            return probes if isinstance(probes, str) else (probes, self.strength)
+        return probes, int(probes.table[probing.column(self.figure)].to_numpy().argmax())
+
     def null(self) -> Null:
         """What shifted labels give."""
 
@@ -134,11 +141,15 @@ def claim(study: Study) -> None:
     )  # fmt: skip
     above = None
     for slot, name, label in ((places[1], SURFACE, "above nearby tokens"), (places[2], TASK, "selectivity")):
-        control = study.control(name)
-        difference = None if isinstance(control, str) else study.judged.above(control.judged[place], figure)
+        rival = study.rival(name)
+        if isinstance(rival, str):
+            slot.metric(label, "—", help=f"{HELP[name]} None here: {rival}")
+            continue
+        other = rival[0].judged[rival[1]]
+        difference = study.judged.above(other, figure)
         above = difference if name == SURFACE else above
-        words = HELP[name] + (f" None here: {control}" if isinstance(control, str) else _reached(control, study))
-        slot.metric(label, "—" if difference is None else _signed(difference), help=words)
+        reached = f" The control reaches {wording.plus_minus(other.figure(figure))}."
+        slot.metric(label, _signed(difference), help=HELP[name] + reached)
     places[3].metric(
         f"control: shifted labels (p = {p:.3f})", f"{drawn.mean():.2f} ({drawn.min():.2f} to {drawn.max():.2f})",
         help=f"Mean, least and most of {len(drawn)} times that labels were shifted within their windows and probes fitted anew.",
@@ -156,16 +167,12 @@ def claim(study: Study) -> None:
 
 
 HELP = {
-    SURFACE: "The figure less that of the same probe on the last three tokens and the position, without any model; paired on the "
+    SURFACE: "The figure less that of the best probe on the last three tokens and the position, without any model; paired on the "
     "same windows.",
     TASK: "The figure less that of the same probe on a control task: one random label for each token type, in the category's "
     "share (Hewitt & Liang 2019). Near zero, the probe could have learned the category by heart.",
     UNTRAINED: "The same site of a model of the same shape that has learned nothing.",
 }
-
-
-def _reached(control: Probes, study: Study) -> str:
-    return f" The control reaches {wording.plus_minus(control.judged[study.strength].figure(study.figure))}."
 
 
 def _signed(value: wording.Interval) -> str:
@@ -176,20 +183,14 @@ def controls(study: Study) -> pd.DataFrame:
     """The figure beside all controls at this strength, and how much larger it is, paired."""
     rows = [("this probe", wording.plus_minus(study.judged.figure(study.figure)), "", "")]
     for name in CONTROLS:
-        control = study.control(name)
-        if isinstance(control, str):
-            rows.append((name, "none", "", control))
+        rival = study.rival(name)
+        if isinstance(rival, str):
+            rows.append((name, "none", "", rival))
             continue
-        other = control.judged[study.strength]
-        kept = f"{int(control.neurons[study.strength])} of {control.weights.shape[1]}"
-        rows.append(
-            (
-                name,
-                wording.plus_minus(other.figure(study.figure)),
-                _signed(study.judged.above(other, study.figure)),
-                kept,
-            )
-        )
+        probes, at = rival
+        reached, above = probes.judged[at].figure(study.figure), study.judged.above(probes.judged[at], study.figure)
+        kept = f"{int(probes.neurons[at])} of {probes.weights.shape[1]}"
+        rows.append((name, wording.plus_minus(reached), _signed(above), kept))
     if study.figure == "accuracy":
         rows.append(("majority", f"{study.probes().majority:.3f}", "", ""))
     return pd.DataFrame(rows, columns=["probe", study.figure, "difference", "inputs"])

@@ -91,15 +91,6 @@ def _subsampling(study: Study) -> tuple[Subsampling, float]:
     return Subsampling(SUBSAMPLES, SHARES[share], paired, study.labelled.bench.seed), float(threshold)
 
 
-def _stable(study: Study) -> tuple[Subsampling, float]:
-    """The same choices where their widgets are not shown."""
-    state = st.session_state
-    share = SHARES.get(state.get(session.SHARE) or HALF, 0.5)
-    paired = bool(state.get(session.PAIRS)) and share == 0.5
-    threshold = float(state.get(session.STABLE) or THRESHOLD)
-    return Subsampling(SUBSAMPLES, share, paired, study.labelled.bench.seed), threshold
-
-
 def stability(study: Study) -> Chart:
     """How often each neuron is kept."""
     how, threshold = _subsampling(study)
@@ -147,13 +138,13 @@ def layers(study: Study) -> Chart:
     kind, rows = study.labelled.site.split(".")[0].replace("embed", "resid_post"), []
     for site in choice.sites(study.labelled.bench, kind):
         here = study.at(site)
-        for name, probes in (
-            (PROBE, here.probes()),
-            (UNTRAINED, here.control(UNTRAINED)),
-            (SURFACE, study.control(SURFACE)),
+        for name, rival in (
+            (PROBE, (here.probes(), study.strength)),
+            (UNTRAINED, here.rival(UNTRAINED)),
+            (SURFACE, study.rival(SURFACE)),
         ):
-            if not isinstance(probes, str):
-                found = probes.judged[study.strength].figure(study.figure)
+            if not isinstance(rival, str):
+                found = rival[0].judged[rival[1]].figure(study.figure)
                 rows.append((site, name, found.estimate, found.low, found.high))
     chart = charts.layers(pd.DataFrame(rows, columns=["site", "name", "value", "low", "high"]), study.figure)
     st.altair_chart(chart, alt=f"{study.figure} at every layer.")
@@ -166,7 +157,7 @@ def layers(study: Study) -> Chart:
 
 def causal(study: Study) -> Chart:
     """What the model loses without the stable neurons."""
-    how, threshold = _stable(study)
+    how, threshold = _subsampling(study)
     selected = tuple(int(n) for n in study.stability(how).selected(study.strength, threshold))
     if not selected:
         st.info(f"No neuron is kept by {threshold:.0%} of the subsamples: see *stability*.")
