@@ -40,11 +40,11 @@ def sparsity(table: pd.DataFrame, figure: str, marks: dict[str, int], unit: str 
         tooltip=["name:N", "neurons:Q", *(alt.Tooltip(f"{n}:Q", format=".3f") for n in ("value", "low", "high"))],
     )
     chart = band + lines
-    for i, (words, at) in enumerate(marks.items()):
+    for i, (words, at) in enumerate(sorted(marks.items(), key=lambda mark: mark[1])):
         spot = alt.Chart(pd.DataFrame({"at": [at], "words": [words]})).encode(x="at:Q")
         chart += spot.mark_rule(strokeDash=[5, 4], strokeWidth=2, color=PINK)
         chart += spot.mark_text(
-            align="right", baseline="bottom", dx=-5, dy=-4 - 20 * i, fontSize=FONT, color=PINK
+            align="left" if i else "right", baseline="bottom", dx=5 if i else -5, dy=-4, fontSize=FONT, color=PINK
         ).encode(y=alt.datum(least), text="words:N")
     return themed(chart.properties(height=HEIGHT))
 
