@@ -15,6 +15,7 @@ session.frame(
             st.Page("pages/ablation.py", title="Ablation", icon=":material/content_cut:"),
             st.Page("pages/induction.py", title="Induction", icon=":material/content_copy:"),
             st.Page("pages/probing.py", title="Probing", icon=":material/biotech:"),
+            st.Page("pages/sae.py", title="SAE", icon=":material/hub:"),
             st.Page("pages/ged.py", title="GED", icon=":material/explore:"),
         ]
     )

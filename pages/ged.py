@@ -10,7 +10,7 @@ top.title("GED")
 session.warm_up()
 
 from interp_core.ged import SHRINKAGE, TooFew
-from ui.bench import open_bench
+from ui.bench import SOME_TOKENS, open_bench
 from ui.sections import ged as section
 from ui.sections import labelled as choice
 from ui.takeaway import load_lines, takeaway
@@ -20,7 +20,7 @@ KEYS = (
     session.SAMPLING, session.SHRINK, session.SAMPLES, session.FIGURE, session.GED_VIEW,
 )  # fmt: skip
 
-bench = open_bench(by_tokens=True)
+bench = open_bench(SOME_TOKENS)
 with st.sidebar:
     shrinkage = st.select_slider(
         "Shrinkage", section.SHRINKAGES, SHRINKAGE, key=session.SHRINK, bind="query-params",

@@ -12,7 +12,7 @@ session.warm_up()
 from interp_core.classification import FIGURES
 from interp_core.probe_controls import SHIFTS
 from interp_core.probing import STRENGTHS
-from ui.bench import open_bench
+from ui.bench import SOME_TOKENS, open_bench
 from ui.sections import labelled as choice
 from ui.sections.probing import Study, claim, controls
 from ui.sections.probing_views import VIEWS
@@ -24,7 +24,7 @@ KEYS = (
 )  # fmt: skip
 C = [f"{strength:.2g}" for strength in STRENGTHS]
 
-bench = open_bench(by_tokens=True)
+bench = open_bench(SOME_TOKENS)
 with st.sidebar:
     strength = C.index(
         st.select_slider(

@@ -29,7 +29,7 @@ TEXT_HELP = (
 )
 SYNTHETIC_WINDOWS = 512
 DONOR_WINDOWS = 64  # of the training part
-TOKENS, USUAL_TOKENS = ("2048", "4096", "8192", "16384"), "4096"  # where tokens are counted
+TOKENS = FEW_TOKENS, SOME_TOKENS, MANY_TOKENS, MOST_TOKENS = "2048", "4096", "8192", "16384"  # where tokens are counted
 FEWEST_WINDOWS, MOST_WINDOWS, WINDOWS = 8, 128, 32
 
 
@@ -116,11 +116,11 @@ class Bench:
         )
 
 
-def open_bench(by_tokens: bool = False) -> Bench:
+def open_bench(by_tokens: str | None = None) -> Bench:
     """Draws the sidebar and reads what it says; on trouble says what it is and goes on with what works.
 
     Args:
-        by_tokens: asks how many tokens are read, where these and not the windows are what is counted.
+        by_tokens: how many tokens are read unless the visitor says otherwise, where these and not the windows are counted.
     """
     with st.sidebar:
         checkpoint, path = _choose_checkpoint()
@@ -141,7 +141,7 @@ def open_bench(by_tokens: bool = False) -> Bench:
             available = corpora.count_windows(text.validation, context)
         left, right = st.columns([3, 2])
         with left:
-            count = _choose_tokens(context, available) if by_tokens else _choose_windows(context, available)
+            count = _choose_tokens(context, available, by_tokens) if by_tokens else _choose_windows(context, available)
         seed = right.number_input(
             "Seed", 0, 9999, 0, key=session.SEED, bind="query-params", help="Which windows are drawn."
         )
@@ -161,11 +161,11 @@ def _choose_windows(context: int, available: int) -> int:
     )  # fmt: skip
 
 
-def _choose_tokens(context: int, available: int) -> int:
+def _choose_tokens(context: int, available: int, usual: str) -> int:
     """Windows that hold about as many tokens as are asked for."""
     session.keep_choice(session.TOKENS, TOKENS)
     tokens = st.select_slider(
-        "Tokens", TOKENS, USUAL_TOKENS, key=session.TOKENS, bind="query-params",
+        "Tokens", TOKENS, usual, key=session.TOKENS, bind="query-params",
         help=f"Read in windows of {context} tokens that do not overlap, drawn from the last tenth of the text.",
     )  # fmt: skip
     return min(max(int(tokens) // context, FEWEST_WINDOWS), available)

@@ -29,6 +29,7 @@ from interp_core import (
     learning_curves,
     lessons,
     preflight,
+    sae_files,
     samples,
     text_copying,
 )  # fmt: skip
@@ -44,6 +45,7 @@ from interp_core.lessons import Lesson
 from interp_core.model import GPT, ModelConfig
 from interp_core.plans import Plan, Recipe
 from interp_core.preflight import Preflight
+from interp_core.sae_files import Trained
 from interp_core.text_copying import Counterfactual, Repeated
 from interp_core.tokenizers import CharTokenizer, Tokenizer
 from ui.progress import Progress
@@ -74,6 +76,17 @@ def checkpoint_of(path: Path) -> Checkpoint:
     """A checkpoint of the folder as it is now: file and card."""
     stamps = [p.stat() for p in (path, path.with_suffix(".json")) if p.is_file()]
     return checkpoint_file(str(path), str([(s.st_mtime_ns, s.st_size) for s in stamps]))
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def autoencoder(path: str, stamp: int) -> Trained:
+    """An autoencoder's file; `stamp` changes when it does."""
+    return sae_files.load(Path(path))
+
+
+def autoencoder_of(path: Path) -> Trained:
+    """An autoencoder as its file is now."""
+    return autoencoder(str(path), path.stat().st_mtime_ns)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)

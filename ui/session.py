@@ -27,6 +27,7 @@ QUESTIONS = {
     "pages/ablation.py": ("Ablation", "which parts does the model depend on?"),
     "pages/induction.py": ("Induction", "does it copy from its context, and by which circuit?"),
     "pages/probing.py": ("Probing", "is a category readable from a few neurons, and which, stably?"),
+    "pages/sae.py": ("SAE", "which features does a layer write, and are they real?"),
     "pages/ged.py": ("GED", "does a category vary along a direction of its own, out of sample?"),
 }
 
@@ -74,6 +75,12 @@ SITE, LAYER, TOKENS = "site", "layer", "read"  # widgets: where in the model, an
 SAMPLING = "sampling"  # widget: natural shares or as many of both
 STRENGTH, STABLE, PAIRS, SHARE, NEURON = "sparsity", "stable", "pairs", "share", "neuron"  # widgets of the Probing page
 JUDGED_BY, PROBING_VIEW = "judged", "probe"  # widgets: which figure; which picture
+SAE, FEATURE, SAE_VIEW = "sae", "feature", "see"  # widgets: which autoencoder, which of its features, which picture
+SEARCH, REPLICATED, STRENGTH_OF, SAE_TEXT = "search", "replicated", "amount", "read_text"  # widgets of the SAE page
+SAE_ERROR = "sae_error"  # why an autoencoder could not be trained, stopped or deleted
+NEW_SAE = {  # widgets of the form for a new one, by the fields of a plan and its recipe
+    name: f"sae_{name}" for name in ("kind", "site", "layer", "expansion", "k", "l1", "steps", "lr", "seed", "controls")
+}
 SHRINK, SAMPLES, FIGURE, GED_VIEW = "shrinkage", "samples", "figure", "plot"  # widgets of the GED page
 SENTENCE = "sentence"  # widget: the visitor's own sentence
 
@@ -144,6 +151,13 @@ def take_neuron(chart: str) -> None:
     picked = st.session_state[chart]["selection"].get("picked")
     if picked:
         st.session_state[NEURON] = str(picked[0]["neuron"])
+
+
+def take_feature(chart: str) -> None:
+    """Makes the feature that was clicked in a chart the selected one."""
+    picked = st.session_state[chart]["selection"].get("picked")
+    if picked:
+        st.session_state[FEATURE] = int(picked[0]["feature"])
 
 
 def forget_head() -> None:

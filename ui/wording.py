@@ -1,11 +1,14 @@
 """Numbers to sentences. Verdicts are computed here from intervals, never typed into a page."""
 
+import numpy as np
 import pandas as pd
 
 from interp_core.atlas import Labels, Standout
+from interp_core.features import Cause
 from interp_core.ged import Null, Scores
 from interp_core.induction import PRESENT, Circuit
 from interp_core.probing import Causal
+from interp_core.sae_quality import Quality
 from interp_core.statistics import Interval
 
 NATS, BITS = "nats", "bits/char"
@@ -187,6 +190,37 @@ def causal_verdict(found: Causal) -> tuple[bool, str]:
     if found.positive.low > found.negative.high:
         return True, "the model loses more than without random neurons, and most at tokens of the category"
     return True, "the model loses more than without random neurons, but not clearly more at tokens of the category"
+
+
+def sae_verdict(found: Quality, control: float, f1: np.ndarray, chance: np.ndarray) -> tuple[bool, str]:
+    """Whether an autoencoder's parts say more than as many others, and more of what has a name than chance does.
+
+    Args:
+        found: its quality.
+        control: cross-entropy recovered by as many principal components.
+        f1: of each feature's best category, held out.
+        chance: the same of random directions.
+    """
+    if found.recovered.low <= control:
+        return False, "its features keep no more of the loss than as many principal components"
+    named, least = float(np.mean(f1 > np.quantile(chance, 0.95))), 0.05
+    if named <= 2 * least:
+        return (
+            False,
+            "it keeps more of the loss than principal components, but its features have no better names than chance",
+        )
+    return True, f"few features keep the loss; {named:.0%} have a better name than 95% of random directions"
+
+
+def feature_verdict(found: Cause) -> tuple[bool, str]:
+    """Whether the model needs a feature where it fires, and more than others like it."""
+    if found.fires.low <= 0:
+        return False, "no loss can be measured where it fires and is taken away"
+    if len(found.others) and found.fires.low <= float(np.median(found.others)):
+        return False, "the model needs it, but not clearly more than most features that fire as often"
+    if found.silent.high >= found.fires.low:
+        return False, "taking it away costs as much where it does not fire"
+    return True, "the model needs it where it fires, more than most features that fire as often"
 
 
 def ablation_verdict(name: str, effect: Interval, rank: int, total: int, difference: Interval) -> tuple[bool, str]:

@@ -174,11 +174,8 @@ def _layer(options: list[str]) -> str:
 
 
 def _labelled(bench: Bench, mine: str, pattern: str | None, against: str, site: str, sampling: str) -> Labelled | None:
-    count, context = len(bench.windows), bench.windows.shape[1] - 1
-    offsets = corpora.window_offsets(bench.text.validation, context, count, bench.seed)
-    places = offsets[:, None] + torch.arange(context)
-    belongs = _marks(bench, mine, pattern, places)
-    compared = ~belongs if against == REST else _marks(bench, against, None, places)
+    belongs = marks_of(bench, mine, pattern)
+    compared = ~belongs if against == REST else marks_of(bench, against)
     sources = (_source(mine, pattern), None if against == REST else _source(against, None))
     if against != REST and belongs.any() and (belongs == compared).all():
         st.error(f"{mine} and {against} are the same tokens here: choose another category, or all other tokens.")
@@ -196,11 +193,17 @@ def _labelled(bench: Bench, mine: str, pattern: str | None, against: str, site: 
     return Labelled(bench, site, (mine, against), sources, belongs, compared, sampling)
 
 
-def _marks(bench: Bench, name: str, pattern: str | None, places: torch.Tensor) -> np.ndarray:
-    """Which of these positions belong [window pos]."""
-    part, tokenizer = bench.text.validation, bench.checkpoint.tokenizer
+def marks_of(bench: Bench, name: str, pattern: str | None = None) -> np.ndarray:
+    """Which positions of the windows on the bench belong to a category [window pos].
+
+    Raises:
+        PatternError: the pattern cannot be used.
+    """
     if name in IN_WINDOW:
-        return IN_WINDOW[name].rule(part[places].numpy())
+        return IN_WINDOW[name].rule(bench.windows[:, :-1].numpy())
+    part, tokenizer = bench.text.validation, bench.checkpoint.tokenizer
+    count, context = len(bench.windows), bench.windows.shape[1] - 1
+    places = corpora.window_offsets(part, context, count, bench.seed)[:, None] + torch.arange(context)
     vocabulary = "".join(tokenizer.label(token) for token in range(tokenizer.size))
     asked = pattern if pattern is not None else NAMED[name].pattern
     return cache.labels(asked, bench.text.sha256, vocabulary, part, tokenizer)[places.numpy()]
