@@ -1,6 +1,6 @@
 """Runs every benchmark, one after the other."""
 
-from benchmarks import ablation, atlas, induction, probing, training
+from benchmarks import ablation, atlas, induction, probing, sae, training
 
-for benchmark in (atlas, ablation, induction, probing, training):
+for benchmark in (atlas, ablation, induction, probing, sae, training):
     benchmark.run()

@@ -53,12 +53,6 @@ class Code:
     values: Float[Tensor, "entry"]
     features: Int[Tensor, "entry"]
     rows: Int[Tensor, "entry"]
-    count: int  # of rows
-
-    @property
-    def starts(self) -> Int[Tensor, "row"]:
-        """The first entry of each row."""
-        return torch.searchsorted(self.rows, torch.arange(self.count))
 
 
 class SparseAutoencoder(nn.Module):
@@ -121,67 +115,80 @@ class SparseAutoencoder(nn.Module):
             self.decoder.grad -= (self.decoder.grad * self.decoder).sum(1, keepdim=True) * self.decoder
 
 
+@torch.no_grad()
 def sparse_code(sae: SparseAutoencoder, x: Float[Tensor, "row d"]) -> Code:
-    """The active features of scaled activations in training, for TopK and BatchTopK; gradients flow to the active ones only.
+    """The active features of scaled activations in training, for TopK and BatchTopK.
 
     BatchTopK takes the largest of the whole batch, of every token at most `CROWDED` times k.
     """
-    k, count = sae.shape.k, len(x)
-    with torch.no_grad():
-        before = sae.before(x)
-        wide = k if sae.shape.kind == "TopK" else min(CROWDED * k, sae.shape.features)
-        values, features = before.topk(wide, dim=1, sorted=False)
-        rows = torch.arange(count).repeat_interleave(wide)
-        flat, named = values.flatten(), features.flatten()
-        kept = flat > 0
-        if sae.shape.kind == "BatchTopK":
-            least = flat.topk(min(k * count, len(flat)), sorted=False).values.min()
-            kept &= flat >= least
-        flat, named, rows = flat[kept], named[kept], rows[kept]
-    return Code(read(x - sae.bias, sae.encoder, sae.encoder_bias, flat, named, rows), named, rows, count)
+    k, before = sae.shape.k, sae.before(x)
+    wide = k if sae.shape.kind == "TopK" else min(CROWDED * k, sae.shape.features)
+    values, features = before.topk(wide, dim=1, sorted=False)
+    rows = torch.arange(len(x)).repeat_interleave(wide)
+    flat, named = values.flatten(), features.flatten()
+    kept = flat > 0
+    if sae.shape.kind == "BatchTopK":
+        kept &= flat >= flat.topk(min(k * len(x), len(flat)), sorted=False).values.min()
+    return Code(flat[kept], named[kept], rows[kept])
 
 
-def read(x: Tensor, encoder: Tensor, bias: Tensor, values: Tensor, features: Tensor, rows: Tensor) -> Tensor:
-    """The values of active features, with gradients that touch nothing else."""
-    return _Read.apply(x, encoder, bias, values, features, rows)
+def sparsely(sae: SparseAutoencoder, x: Float[Tensor, "row d"], code: Code) -> Float[Tensor, "row d"]:
+    """The reconstruction from a code of few features, with gradients that touch nothing else."""
+    weights = (sae.encoder, sae.encoder_bias, sae.decoder, sae.bias)
+    return _Sparsely.apply(x, *weights, code.values, code.features, code.rows)
 
 
-def write(code: Code, decoder: Float[Tensor, "feature d"]) -> Float[Tensor, "row d"]:
-    """The sum of the active features' directions in each row, with gradients that touch nothing else."""
-    return _Write.apply(code.values, decoder, code.features, code.rows, code.starts)
+def densely(
+    sae: SparseAutoencoder, x: Float[Tensor, "row d"]
+) -> tuple[Float[Tensor, "row d"], Float[Tensor, "row"], Int[Tensor, "feature"]]:
+    """The reconstruction with ReLU, the sum of the features of each row, and how many rows each feature is active in."""
+    return _Densely.apply(x, sae.encoder, sae.encoder_bias, sae.decoder, sae.bias)
 
 
-class _Read(torch.autograd.Function):
-    """values[e] = x[row e] · encoder[feature e] + bias[feature e], which the forward pass has computed already."""
+class _Sparsely(torch.autograd.Function):
+    """x̂[r] = b + Σ over the entries of a row of values[e] · decoder[feature e].
 
-    @staticmethod
-    def forward(ctx, x, encoder, bias, values, features, rows):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(x, encoder, features, rows)
-        return values.clone()
+    values[e] = (x[row e] − b) · encoder[feature e] + bias[feature e] are known already. Entries are sorted by feature, so that
+    every gradient is a sum over bags: no array of entries × d is written for the weights.
+    """
 
     @staticmethod
-    def backward(ctx, pulled):  # type: ignore[no-untyped-def]
-        x, encoder, features, rows = ctx.saved_tensors
-        to_encoder = torch.zeros_like(encoder).index_add_(0, features, pulled[:, None] * x[rows])
-        to_bias = torch.zeros(len(encoder)).index_add_(0, features, pulled)
-        to_x = torch.zeros_like(x).index_add_(0, rows, pulled[:, None] * encoder[features])
-        return to_x, to_encoder, to_bias, None, None, None
-
-
-class _Write(torch.autograd.Function):
-    """out[r] = Σ over the entries of a row of values[e] · decoder[feature e]."""
-
-    @staticmethod
-    def forward(ctx, values, decoder, features, rows, starts):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(values, decoder, features, rows)
-        return embedding_bag(features, decoder, starts, mode="sum", per_sample_weights=values)
+    def forward(ctx, x, encoder, encoder_bias, decoder, bias, values, features, rows):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(x, encoder, decoder, bias, values, features, rows)
+        starts = torch.searchsorted(rows, torch.arange(len(x)))
+        return embedding_bag(features, decoder, starts, mode="sum", per_sample_weights=values) + bias
 
     @staticmethod
     def backward(ctx, pulled):  # type: ignore[no-untyped-def]
-        values, decoder, features, rows = ctx.saved_tensors
-        at = pulled[rows]  # [entry d]
-        to_decoder = torch.zeros_like(decoder).index_add_(0, features, values[:, None] * at)
-        return (at * decoder[features]).sum(1), to_decoder, None, None, None
+        x, encoder, decoder, bias, values, features, rows = ctx.saved_tensors
+        names, order = features.sort()
+        ordered, starts = rows[order], torch.searchsorted(names, torch.arange(len(encoder)))
+        to_values = (pulled[ordered] * decoder[names]).sum(1)
+        to_decoder = embedding_bag(ordered, pulled, starts, mode="sum", per_sample_weights=values[order])
+        to_encoder = embedding_bag(ordered, x - bias, starts, mode="sum", per_sample_weights=to_values)
+        to_encoder_bias = torch.zeros(len(encoder)).index_add_(0, names, to_values)
+        to_bias = pulled.sum(0) - to_encoder_bias @ encoder
+        return None, to_encoder, to_encoder_bias, to_decoder, to_bias, None, None, None
+
+
+class _Densely(torch.autograd.Function):
+    """x̂ = b + f W_dec with f = ReLU(W_enc (x − b) + b_enc); no gradient to x, and as few arrays of rows × features as can be."""
+
+    @staticmethod
+    def forward(ctx, x, encoder, encoder_bias, decoder, bias):  # type: ignore[no-untyped-def]
+        f = torch.addmm(encoder_bias, x - bias, encoder.T).relu_()
+        ctx.save_for_backward(x, encoder, decoder, bias, f)
+        counts = (f > 0).sum(0)
+        ctx.mark_non_differentiable(counts)
+        return torch.addmm(bias, f, decoder), f.sum(1), counts
+
+    @staticmethod
+    def backward(ctx, pulled, to_sums, _):  # type: ignore[no-untyped-def]
+        x, encoder, decoder, bias, f = ctx.saved_tensors
+        to_f = torch.addmm(to_sums[:, None], pulled, decoder.T).masked_fill_(f == 0, 0.0)
+        to_encoder_bias = to_f.sum(0)
+        to_bias = pulled.sum(0) - to_encoder_bias @ encoder
+        return None, to_f.T @ (x - bias), to_encoder_bias, f.T @ pulled, to_bias
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp_core.sae import SparseAutoencoder, sparse_code, write
+from interp_core.sae import SparseAutoencoder, densely, sparse_code, sparsely
 
 SMOOTHING = 0.95  # of the figures of training batches
 RESAMPLED = (0.2, 0.4, 0.6)  # of the training: when dead features of an L1 autoencoder are resampled
@@ -137,17 +137,16 @@ class Run:
 
     def _dense(self, x: Tensor) -> tuple[Tensor, float, Tensor, float]:
         """Loss, error, which features fired, and how many a token: L1."""
-        f = self.sae.before(x).relu()
-        error = (x - self.sae.bias - f @ self.sae.decoder).pow(2).sum(1).mean()
-        loss = error + self.recipe.penalty(self.step) * f.sum(1).mean()
-        on = f.detach() > 0
-        return loss, _share(error, x), on.any(0), float(on.sum()) / len(x)
+        made, sums, counts = densely(self.sae, x)
+        error = (x - made).pow(2).sum(1).mean()
+        loss = error + self.recipe.penalty(self.step) * sums.mean()
+        return loss, _share(error, x), counts > 0, float(counts.sum()) / len(x)
 
     def _sparse(self, x: Tensor) -> tuple[Tensor, float, Tensor, float]:
         """The same of TopK and BatchTopK, the dead revived."""
         sae = self.sae
         code = sparse_code(sae, x)
-        left = x - sae.bias - write(code, sae.decoder)
+        left = x - sparsely(sae, x, code)
         error = left.pow(2).sum(1).mean()
         fired = torch.zeros(sae.shape.features, dtype=torch.bool)
         fired[code.features] = True

@@ -19,6 +19,7 @@ from ui.takeaway import load_lines, shown_path, takeaway
 
 KEYS = (
     session.SAE, session.FEATURE, session.SAE_VIEW, session.SEARCH, session.REPLICATED, session.STRENGTH_OF, session.TOKENS,
+    session.SAE_FIGURE,
 )  # fmt: skip
 TRAINING = "training"
 

@@ -42,26 +42,36 @@ def test_a_planted_dictionary_is_recovered(kind: Kind) -> None:
     assert left < 0.2
 
 
-@pytest.mark.parametrize("kind", ["TopK", "BatchTopK"])
-def test_gradients_are_those_of_the_dense_computation(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_those_of_the_plain_computation(kind: Kind) -> None:
     torch.manual_seed(0)
     sae = SparseAutoencoder(Shape(kind, 10, 30, k=3))
     with torch.no_grad():
         sae.encoder_bias.normal_(0, 0.1)
         sae.bias.normal_(0, 0.1)
     x, target = torch.randn(16, 10), torch.randn(16, 10)
-    code = saes.sparse_code(sae, x)
-    (saes.write(code, sae.decoder) + sae.bias - target).pow(2).sum().backward()
+    before = sae.before(x)
+    if kind == "L1":
+        made, sums, counts = saes.densely(sae, x)
+        f = before.relu()
+        assert torch.equal(counts, (f > 0).sum(0))
+    else:
+        code = saes.sparse_code(sae, x)
+        made, sums = saes.sparsely(sae, x, code), torch.zeros(16)
+        active = torch.zeros(16, 30, dtype=torch.bool)
+        active[code.rows, code.features] = True
+        f = torch.where(active, before, 0.0)
+        counts = torch.bincount(code.rows, minlength=16)
+        assert counts.sum() <= 48
+        assert kind == "BatchTopK" or counts.max() <= 3
+    plain = f @ sae.decoder + sae.bias
+    torch.testing.assert_close(made, plain)
+    ((made - target).pow(2).sum() + 0.3 * sums.pow(2).sum()).backward()
     found = {name: weights.grad.clone() for name, weights in sae.named_parameters() if weights.grad is not None}
     sae.zero_grad()
-    active = torch.zeros(16, 30, dtype=torch.bool)
-    active[code.rows, code.features] = True
-    (torch.where(active, sae.before(x), 0.0) @ sae.decoder + sae.bias - target).pow(2).sum().backward()
+    ((plain - target).pow(2).sum() + (0.3 * f.sum(1).pow(2).sum() if kind == "L1" else 0)).backward()
     for name, weights in sae.named_parameters():
         torch.testing.assert_close(found[name], weights.grad, atol=1e-4, rtol=1e-4)
-    counts = torch.bincount(code.rows, minlength=16)
-    assert counts.sum() <= 48
-    assert kind == "BatchTopK" or counts.max() <= 3
 
 
 def test_the_largest_of_the_batch_are_kept() -> None:

@@ -77,6 +77,7 @@ STRENGTH, STABLE, PAIRS, SHARE, NEURON = "sparsity", "stable", "pairs", "share",
 JUDGED_BY, PROBING_VIEW = "judged", "probe"  # widgets: which figure; which picture
 SAE, FEATURE, SAE_VIEW = "sae", "feature", "see"  # widgets: which autoencoder, which of its features, which picture
 SEARCH, REPLICATED, STRENGTH_OF, SAE_TEXT = "search", "replicated", "amount", "read_text"  # widgets of the SAE page
+SAE_FIGURE = "quality"  # widget: which figure of an autoencoder
 SAE_ERROR = "sae_error"  # why an autoencoder could not be trained, stopped or deleted
 NEW_SAE = {  # widgets of the form for a new one, by the fields of a plan and its recipe
     name: f"sae_{name}" for name in ("kind", "site", "layer", "expansion", "k", "l1", "steps", "lr", "seed", "controls")

@@ -209,7 +209,7 @@ def sae_verdict(found: Quality, control: float, f1: np.ndarray, chance: np.ndarr
             False,
             "it keeps more of the loss than principal components, but its features have no better names than chance",
         )
-    return True, f"few features keep the loss; {named:.0%} have a better name than 95% of random directions"
+    return True, f"few features keep the loss; {named:.0%} have a better name than 19 of 20 random directions"
 
 
 def feature_verdict(found: Cause) -> tuple[bool, str]:

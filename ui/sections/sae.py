@@ -20,6 +20,7 @@ from ui.progress import Progress, with_progress
 from ui.sections import labelled
 
 REPLICATES = 0.9  # cosine to the nearest feature of another seed
+RANDOM_SEED = 12345  # of directions that have learned nothing
 SEEN = 10  # times that a token occurs at least to be an explanation
 BUDGETS = (1, 2, 4, 8, 16, 32, 64)  # active parts a token, of the controls
 
@@ -66,6 +67,20 @@ class Lens:
             "Splicing the reconstruction in",
             lambda tell: sae_quality.of_autoencoder(self._site(), self.sae, self.bench.seed),
         )
+
+    def chance_cosine(self) -> float:
+        """Median cosine of a feature to the nearest of as many random directions."""
+        return float(sae_quality.replication(self.sae, SparseAutoencoder(self.sae.shape, RANDOM_SEED)).median())
+
+    def components(self) -> Quality:
+        """What as many principal components buy."""
+
+        def work(_: Progress) -> Quality:
+            site, count = self._site(), max(1, min(round(self.quality().active), self.sae.shape.d))
+            made = sae_quality.principal_components(site.rows, count)
+            return sae_quality.quality(site, made, float(count), self.bench.seed)
+
+        return self._measured("components", "Spending as many parts on principal components", work)
 
     def baselines(self) -> pd.DataFrame:
         """What the same number of active parts buys otherwise. Columns: name, active, and both figures with ends."""
@@ -159,10 +174,7 @@ def from_card(name: str, card: dict) -> dict[str, object]:
 def claim(lens: Lens) -> None:
     """How good the reconstruction is, its controls, and the verdict."""
     found, card, table = lens.quality(), lens.trained.card, lens.table()
-    baselines = lens.baselines()
-    same = baselines[baselines["name"] == "principal components"].iloc[
-        (baselines["active"].unique() - found.active).__abs__().argmin()
-    ]
+    same = lens.components()
     explained, recovered, control, alive = st.columns([4, 4, 5, 4])
     explained.metric(
         f"variance explained, L0 = {found.active:.0f}", wording.plus_minus(found.explained),
@@ -173,19 +185,21 @@ def claim(lens: Lens) -> None:
         help="Of the loss between the intact model and the site at its mean: what the reconstruction keeps.",
     )  # fmt: skip
     control.metric(
-        f"control: {same['active']:.0f} principal components", f"{same['explained']:.2f}, {same['recovered']:.2f}",
+        f"control: {same.active:.0f} principal components",
+        f"{same.explained.estimate:.2f}, {same.recovered.estimate:.2f}",
         help="Variance explained and cross-entropy recovered by as many directions that are the same for every token.",
     )  # fmt: skip
     dead = int((table["density"] == 0).sum())
     replicated = float((table["replication"] > REPLICATES).mean())
     alive.metric(
         "features that come back", "—" if lens.trained.replication is None else f"{replicated:.0%} of {len(table):,}",
-        help=f"Share with a feature of another seed in nearly the same direction (cosine above {REPLICATES}). {dead} do not "
+        help=f"Share with a feature of another seed in nearly the same direction (cosine above {REPLICATES}). The median of "
+        f"the nearest cosines is {table['replication'].median():.2f}; to as many random directions {lens.chance_cosine():.2f}. {dead} do not "
         f"fire on these windows; in training {card.get('dead', 0)} were dead at the end, "
         f"{card.get('resampled', 0)} revived or resampled.",
     )  # fmt: skip
     f1, chance = table["f1"][table["density"] > 0], lens.random_f1()
-    good, words = wording.sae_verdict(found, float(same["recovered"]), f1.to_numpy(), chance)
+    good, words = wording.sae_verdict(found, same.recovered.estimate, f1.to_numpy(), chance)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.badge(
             words, icon=":material/check:" if good else ":material/question_mark:", color="green" if good else "orange"

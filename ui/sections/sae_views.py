@@ -190,13 +190,12 @@ def cause(lens: Lens, feature: int) -> Chart:
 
 def frontier(lens: Lens, feature: int) -> Chart:
     """What each number of active parts buys: this dictionary, its sparser and denser kin, and other parts."""
-    card, (left, _) = lens.trained.card, st.columns(2)
+    card = lens.trained.card
     figures = {"cross-entropy recovered": "recovered", "variance explained": "explained"}
-    with left:
-        title = st.segmented_control(
-            "Figure", list(figures), default="cross-entropy recovered", key=session.FIGURE + "_sae", required=True,
-            label_visibility="collapsed",
-        ) or "cross-entropy recovered"  # fmt: skip
+    title = st.segmented_control(
+        "Figure", list(figures), default="cross-entropy recovered", key=session.SAE_FIGURE, bind="query-params",
+        required=True, label_visibility="collapsed",
+    ) or "cross-entropy recovered"  # fmt: skip
     rows = [from_card(f"{entry['kind']} autoencoders", entry) for entry in card.get("frontier", [])]
     if "untrained" in card:
         rows.append(from_card("on an untrained model", card["untrained"]))
