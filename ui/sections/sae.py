@@ -193,9 +193,9 @@ def claim(lens: Lens) -> None:
     replicated = float((table["replication"] > REPLICATES).mean())
     alive.metric(
         "features that come back", "—" if lens.trained.replication is None else f"{replicated:.0%} of {len(table):,}",
-        help=f"Share with a feature of another seed in nearly the same direction (cosine above {REPLICATES}). The median of "
-        f"the nearest cosines is {table['replication'].median():.2f}; to as many random directions {lens.chance_cosine():.2f}. {dead} do not "
-        f"fire on these windows; in training {card.get('dead', 0)} were dead at the end, "
+        help=f"Share with a feature of another seed in nearly the same direction (cosine above {REPLICATES}). Median of the "
+        f"nearest cosines: {table['replication'].median():.2f}; to as many random directions {lens.chance_cosine():.2f}. "
+        f"{dead} do not fire on these windows; in training {card.get('dead', 0)} were dead at the end, "
         f"{card.get('resampled', 0)} revived or resampled.",
     )  # fmt: skip
     f1, chance = table["f1"][table["density"] > 0], lens.random_f1()
