@@ -140,7 +140,7 @@ def sparsely(sae: SparseAutoencoder, x: Float[Tensor, "row d"], code: Code) -> F
 
 def densely(
     sae: SparseAutoencoder, x: Float[Tensor, "row d"]
-) -> tuple[Float[Tensor, "row d"], Float[Tensor, "row"], Int[Tensor, "feature"]]:
+) -> tuple[Float[Tensor, "row d"], Float[Tensor, "row"], Float[Tensor, "feature"]]:
     """The reconstruction with ReLU, the sum of the features of each row, and how many rows each feature is active in."""
     return _Densely.apply(x, sae.encoder, sae.encoder_bias, sae.decoder, sae.bias)
 
@@ -177,15 +177,16 @@ class _Densely(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, encoder, encoder_bias, decoder, bias):  # type: ignore[no-untyped-def]
         f = torch.addmm(encoder_bias, x - bias, encoder.T).relu_()
-        ctx.save_for_backward(x, encoder, decoder, bias, f)
-        counts = (f > 0).sum(0)
+        on = f.sign()
+        ctx.save_for_backward(x, encoder, decoder, bias, f, on)
+        counts = on.sum(0)
         ctx.mark_non_differentiable(counts)
         return torch.addmm(bias, f, decoder), f.sum(1), counts
 
     @staticmethod
     def backward(ctx, pulled, to_sums, _):  # type: ignore[no-untyped-def]
-        x, encoder, decoder, bias, f = ctx.saved_tensors
-        to_f = torch.addmm(to_sums[:, None], pulled, decoder.T).masked_fill_(f == 0, 0.0)
+        x, encoder, decoder, bias, f, on = ctx.saved_tensors
+        to_f = torch.addmm(to_sums[:, None], pulled, decoder.T).mul_(on)
         to_encoder_bias = to_f.sum(0)
         to_bias = pulled.sum(0) - to_encoder_bias @ encoder
         return None, to_f.T @ (x - bias), to_encoder_bias, f.T @ pulled, to_bias

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from ui.charts import ablation, ged, induction, probing, train
+from ui.charts import ablation, ged, induction, probing, sae, train
 from ui.charts import atlas as charts
 from ui.charts.theme import svg
 
@@ -266,3 +266,38 @@ def test_the_figures_of_probes() -> None:
     picture = svg(probing.neuron(values, values > 0.5, ("vowel", "the rest"), "neuron 7"))
     assert all(words in picture for words in ("vowel", "the rest", "neuron 7"))
     assert "density" in svg(probing.neuron(np.zeros(50), np.arange(50) < 9, ("a", "b"), "a dead neuron"))
+
+
+def test_the_figures_of_autoencoders() -> None:
+    records = pd.DataFrame(
+        {"part": ["autoencoder"] * 2 + ["second seed"] * 2, "step": [100, 200] * 2, "recovered": [0.9, 0.95] * 2}
+    )
+    assert "second seed" in svg(sae.curves(records, "recovered", "cross-entropy recovered"))
+    points = pd.DataFrame(
+        {
+            "name": ["TopK", "neurons"],
+            "active": [16.0, 4.0],
+            "value": [0.98, 0.4],
+            "low": [0.97, 0.3],
+            "high": [0.99, 0.5],
+        }
+    )
+    picture = svg(sae.frontier(points, "variance explained"))
+    assert all(words in picture for words in ("TopK", "neurons", "active parts a token"))
+    rows = {
+        "feature": [3, 8],
+        "density": [0.01, 0.1],
+        "f1": [0.9, 0.1],
+        "explanation": ["vowel", ""],
+        "kind": ["comes back", "this seed only"],
+    }
+    picture = svg(sae.features(pd.DataFrame(rows), 3))
+    assert "F1 of its best category" in picture
+    assert picture.count("#CC79A7") == 1, "the selected one has a ring"
+    assert svg(sae.features(pd.DataFrame(rows).head(0), 3)), "nothing is left by the search"
+    assert "where it fires" in svg(sae.activations(np.array([0.0, 1.0, 2.5, 0.0])))
+    effects = pd.DataFrame(
+        {"where": ["fires", "elsewhere"], "value": [0.2, 0.0], "low": [0.1, -0.1], "high": [0.3, 0.1]}
+    )
+    assert "loss added" in svg(sae.cause(effects, pd.DataFrame({"where": "fires", "value": [0.05, 0.1]})))
+    assert "effect on the logit" in svg(sae.logits(pd.DataFrame({"token": ["a", "b"], "effect": [0.5, -0.4]})))

@@ -54,7 +54,7 @@ def test_gradients_are_those_of_the_plain_computation(kind: Kind) -> None:
     if kind == "L1":
         made, sums, counts = saes.densely(sae, x)
         f = before.relu()
-        assert torch.equal(counts, (f > 0).sum(0))
+        assert torch.equal(counts, (f > 0).sum(0).float())
     else:
         code = saes.sparse_code(sae, x)
         made, sums = saes.sparsely(sae, x, code), torch.zeros(16)

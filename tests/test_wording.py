@@ -8,7 +8,9 @@ import pytest
 
 from interp_core import induction
 from interp_core.atlas import Labels, Standout
+from interp_core.features import Cause
 from interp_core.probing import Causal
+from interp_core.sae_quality import Quality
 from interp_core.statistics import Interval
 from tests.conftest import SMALL, random_model
 from tests.wired import wired_induction
@@ -132,3 +134,22 @@ def test_what_a_model_loses_without_neurons() -> None:
     assert wording.causal_verdict(Causal(large, small, random, none))[0] is False
     assert wording.causal_verdict(Causal(large, small, random, large))[1].endswith("most at tokens of the category")
     assert "not clearly more" in wording.causal_verdict(Causal(small, large, random, small))[1]
+
+
+def test_what_an_autoencoder_shows() -> None:
+    recovered, chance = Interval(0.9, 0.85, 0.95), np.linspace(0, 0.4, 200)
+    found = Quality(16.0, recovered, recovered)
+    good, words = wording.sae_verdict(found, 0.5, np.linspace(0, 1, 100), chance)
+    assert good
+    assert "62% have a better name than 19 of 20 random directions" in words
+    assert wording.sae_verdict(found, 0.9, np.linspace(0, 1, 100), chance)[0] is False
+    assert "no better names than chance" in wording.sae_verdict(found, 0.5, chance, chance)[1]
+
+
+def test_whether_a_model_needs_a_feature() -> None:
+    large, none = Interval(0.5, 0.4, 0.6), Interval(0.0, -0.1, 0.1)
+    others = np.array([0.1, 0.2, 0.3])
+    assert wording.feature_verdict(Cause(large, none, others))[0] is True
+    assert wording.feature_verdict(Cause(none, none, others))[1].startswith("no loss can be measured")
+    assert "not clearly more than most" in wording.feature_verdict(Cause(large, none, others + 1))[1]
+    assert "as much where it does not fire" in wording.feature_verdict(Cause(large, large, others))[1]

@@ -146,3 +146,29 @@ def test_a_deep_link_to_a_probe_of_layer_two_and_its_stable_neurons(server: str,
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
     assert "category=capital" in page.url
     assert "layer=2" in page.url
+
+
+def test_a_deep_link_to_a_feature_and_a_click_in_the_plane_of_all(server: str, page: Page) -> None:
+    page.goto(f"{server}/sae?read=2048&feature=7")
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    expect(page.locator("h1")).to_have_text("SAE")
+    number = page.locator(".st-key-feature input")
+    assert number.input_value() == "7"
+    plane = page.locator(".st-key-feature_plane [data-testid=stVegaLiteChart]").first.bounding_box()
+    assert plane is not None
+    assert plane["y"] < 420, "claim and picture belong on the first screen"
+    for share in (0.3, 0.4, 0.5, 0.6):  # points lie close together there
+        page.mouse.click(plane["x"] + share * plane["width"], plane["y"] + 0.72 * plane["height"])
+        settled(page)
+        if number.input_value() != "7":
+            break
+    chosen = number.input_value()
+    assert chosen != "7"
+    page.get_by_role("radio", name="one feature").click()
+    settled(page)
+    assert number.input_value() == chosen
+    assert f"feature={chosen}" in page.url
+    page.get_by_role("radio", name="cause").click()
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
