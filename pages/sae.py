@@ -46,7 +46,7 @@ st.markdown("**Which features does a layer write, and are they real?**")
 if chosen is None:
     training.draw_form(bench)
 elif not chosen.ready:
-    (training.watch if active else training.draw_training)(chosen)
+    training.watch(chosen, chosen.stamp) if active else training.draw_training(chosen)
 else:
     try:
         lens = Lens(bench, cache.autoencoder_of(chosen.out))
@@ -54,11 +54,11 @@ else:
         st.error(f"{error}")
         st.stop()
     if active and view != TRAINING:
-        training.notice_the_end(chosen, chosen.out.stat().st_mtime_ns)
+        training.notice_the_end(chosen, chosen.stamp)
     claim(lens)
     if view == TRAINING:
         chart = None
-        (training.watch if active else training.draw_training)(chosen)
+        training.watch(chosen, chosen.stamp) if active else training.draw_training(chosen)
         feature = 0
     else:
         picture, about = st.columns([5, 3], gap="medium")

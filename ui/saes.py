@@ -27,7 +27,12 @@ class Dictionary:
     @property
     def ready(self) -> bool:
         """Whether there is a file to open."""
-        return self.out.is_file()
+        return self.stamp > 0
+
+    @property
+    def stamp(self) -> int:
+        """When its file was written; 0 while there is none."""
+        return self.out.stat().st_mtime_ns if self.out.is_file() else 0
 
 
 def find(bench: Bench) -> list[Dictionary]:

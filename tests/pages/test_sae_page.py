@@ -1,6 +1,7 @@
 """The SAE page: a shipped autoencoder, the form, and files that do not do."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.conftest import ROOT
 from tests.pages.conftest import said
 from tests.pages.test_atlas_page import small_file, upload
 from ui import saes, session
-from ui.sections import sae_views
+from ui.sections import new_sae, sae_views
 
 VIEWS = ["features", "one feature", "your text", "cause", "frontier"]
 
@@ -115,3 +116,18 @@ def test_a_spoiled_file_is_not_listed(page: AppTest, monkeypatch: pytest.MonkeyP
     app = page.run()
     assert not app.exception
     assert app.selectbox(key="sae").options == ["train a new one"]
+
+
+def test_the_page_is_drawn_anew_when_there_is_a_newer_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(new_sae.st, "rerun", lambda: drawn.append(1))
+    monkeypatch.setattr(jobs, "look", lambda _: SimpleNamespace(active=True))
+    chosen = saes.Dictionary("mine", tmp_path / "mine.sae.safetensors", SimpleNamespace(folder=tmp_path))  # type: ignore[arg-type]
+    before = chosen.stamp
+    new_sae._notice(chosen, before)
+    assert not chosen.ready
+    assert not drawn
+    chosen.out.write_bytes(b"weights")
+    new_sae._notice(chosen, before)
+    assert chosen.ready
+    assert drawn

@@ -28,7 +28,7 @@ def curves(table: pd.DataFrame, column: str, title: str) -> alt.Chart:
             ),
             tooltip=["part:N", "step:Q", alt.Tooltip(f"{column}:Q", format=".4f")],
         )
-        .properties(height=HEIGHT - 60)
+        .properties(height=HEIGHT)
     )
 
 

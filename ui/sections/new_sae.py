@@ -101,12 +101,12 @@ def draw_training(chosen: Dictionary) -> None:
             st.error(now.message)
         return
     table = table.assign(recovered=[entry["estimate"] for entry in table["recovered"]])
+    main, shown = table[table["part"] == MAIN], table[table["part"].isin([MAIN, TWIN, UNTRAINED])]
     left, right = st.columns(2)
     for place, column, title in (
         (left, "recovered", "cross-entropy recovered"), (right, "dead", "features that are dead"),
     ):  # fmt: skip
-        place.altair_chart(charts.curves(table, column, title), alt=f"{title} while autoencoders are trained.")
-    main = table[table["part"] == MAIN]
+        place.altair_chart(charts.curves(shown, column, title), alt=f"{title} while autoencoders are trained.")
     st.caption(
         f"On windows of the validation part. Dead: silent for {Recipe().dead_after:,} tokens of the training; "
         f"{int(main['resampled'].max())} of the autoencoder's were revived or resampled on the way."
@@ -147,19 +147,21 @@ def draw_controls(chosen: Dictionary) -> None:
 
 
 @st.fragment(run_every=LOOK)
-def watch(chosen: Dictionary) -> None:
-    """Draws the curves anew while the training runs, and the page when it is done or there is more to open."""
+def watch(chosen: Dictionary, stamp: int) -> None:
+    """Draws the curves anew while the training runs, and the page when it is done or there is a newer file to open."""
     draw_training(chosen)
-    job = None if chosen.job is None else jobs.look(chosen.job.folder)
-    if job is None or not job.active or chosen.out.is_file() != chosen.ready:
-        st.rerun()
+    _notice(chosen, stamp)
 
 
 @st.fragment(run_every=2 * LOOK)
 def notice_the_end(chosen: Dictionary, stamp: int) -> None:
     """Draws the page anew when a training has written a newer file, or ended."""
+    _notice(chosen, stamp)
+
+
+def _notice(chosen: Dictionary, stamp: int) -> None:
     job = None if chosen.job is None else jobs.look(chosen.job.folder)
-    if job is None or not job.active or chosen.out.stat().st_mtime_ns != stamp:
+    if job is None or not job.active or chosen.stamp != stamp:
         st.rerun()
 
 
