@@ -46,7 +46,7 @@ st.markdown("**Which features does a layer write, and are they real?**")
 if chosen is None:
     training.draw_form(bench)
 elif not chosen.ready:
-    training.watch(chosen, chosen.stamp) if active else training.draw_training(chosen)
+    training.draw(chosen)
 else:
     try:
         lens = Lens(bench, cache.autoencoder_of(chosen.out))
@@ -58,7 +58,7 @@ else:
     claim(lens)
     if view == TRAINING:
         chart = None
-        training.watch(chosen, chosen.stamp) if active else training.draw_training(chosen)
+        training.draw(chosen)
         feature = 0
     else:
         picture, about = st.columns([5, 3], gap="medium")

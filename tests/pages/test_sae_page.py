@@ -37,6 +37,7 @@ def test_every_view_opens_on_the_shipped_autoencoder(page: AppTest, view: str) -
     assert "principal components" in app.metric[2].label
     assert "% of 2,048" in app.metric[3].value
     assert "TopK, 2,048 features, trained on" in said(app)
+    assert "None" not in [str(element.value) for element in app.markdown]
 
 
 def test_the_page_shows_what_the_library_measures(page: AppTest) -> None:
@@ -98,6 +99,9 @@ def test_a_training_is_put_into_the_line_with_what_it_needs(page: AppTest, monke
     assert plan is not None
     assert plan.kind == "L1"
     assert plan.checkpoint == (ROOT / "checkpoints" / "shakespeare.pt").resolve()
+    assert "None" not in [str(element.value) for element in app.markdown], (
+        "Streamlit writes what a bare expression gives"
+    )
     assert "Waiting, place 1 in the line" in "".join(str(p.proto.text) for p in app.get("progress"))
 
 

@@ -90,6 +90,14 @@ def progress(chosen: Dictionary) -> pd.DataFrame:
     return pd.DataFrame(run_files.records(chosen.out))
 
 
+def draw(chosen: Dictionary) -> None:
+    """The curves of a training, live while it runs."""
+    if chosen.job is not None and chosen.job.active:
+        watch(chosen, chosen.stamp)
+    else:
+        draw_training(chosen)
+
+
 def draw_training(chosen: Dictionary) -> None:
     """Live curves of a training, or those that it left."""
     table, job = progress(chosen), chosen.job
