@@ -33,7 +33,9 @@ def main(page: Page):
 
 
 def button(page: Page, name: str):
-    return page.get_by_role("button", name=name, exact=True)
+    return page.locator("button:not([data-testid=stBaseButton-header])").and_(
+        page.get_by_role("button", name=name, exact=True)
+    )  # Streamlit's own "Stop" stands in the header while a page runs
 
 
 def start(page: Page, server: str) -> None:
