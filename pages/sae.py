@@ -28,6 +28,7 @@ found = {entry.name: entry for entry in saes.find(bench)}
 with st.sidebar:
     options = [*found, training.NEW]
     session.default_to(session.SAE, options, options[0])
+    st.caption("Autoencoder")
     name = st.selectbox(
         "Autoencoder", options, index=None, key=session.SAE, bind="query-params", required=True, label_visibility="collapsed"
     ) or options[0]  # fmt: skip

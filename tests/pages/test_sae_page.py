@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from interp_core import jobs, sae_files
+from interp_core import jobs, sae_files, sae_job
 from tests.conftest import ROOT
 from tests.pages.conftest import said
 from tests.pages.test_atlas_page import small_file, upload
@@ -135,3 +135,24 @@ def test_the_page_is_drawn_anew_when_there_is_a_newer_file(monkeypatch: pytest.M
     new_sae._notice(chosen, before)
     assert chosen.ready
     assert drawn
+
+
+@pytest.mark.slow
+def test_an_uploaded_checkpoint_trains_on_its_own_text(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "advance", lambda *_: None)  # run here, below
+    app = upload(page, "mine.pt", small_file(), ("mine.txt", ("abcdefghijk" * 4000).encode()))
+    app = app.selectbox(key="text").set_value("mine.txt").run()
+    app = app.select_slider(key="sae_steps").set_value("300").run()
+    app = app.toggle(key="sae_controls").set_value(False).run()
+    app = next(button for button in app.button if button.label == "Train").click().run()
+    assert not app.exception
+    (job,) = jobs.find(session.RUNS)
+    plan = saes.plan_of(job)
+    assert plan is not None
+    assert sae_job.main([part.replace(jobs.FOLDER, str(job.folder)) for part in job.arguments]) == 0
+    trained = sae_files.load(plan.out)
+    assert trained.card["text"] == "mine.txt"
+    assert trained.sae.shape.d == 16
+    app = app.run()
+    assert not app.exception
+    assert app.metric[0].label.startswith("variance explained")
