@@ -39,7 +39,7 @@ class Recipe:
     steps: int = 1500
     batch: int = 1024  # activations
     lr: float = 3e-3  # Adam's
-    l1: float = 0.03  # times Σ|f|, of activations of unit mean squared length; L1 only
+    l1: float = 0.1  # times Σ|f|, of activations of unit mean squared length; L1 only
     warmup: float = 0.05  # share of the steps in which the learning rate rises; the penalty rises along
     decay: float = 0.3  # share of the steps in which the learning rate falls to zero
     dead_after: int = 100_000  # activations without firing

@@ -49,7 +49,7 @@ def draw_form(bench: Bench) -> None:
         layer = st.selectbox("Layer", [str(layer) for layer in layers], len(layers) // 2, key=NEW_SAE["layer"])
         expansion = st.select_slider("Features for every dimension", EXPANSIONS, "16", key=NEW_SAE["expansion"])
         if kind == "L1":
-            sparsity = st.select_slider("Penalty of Σ|f|", PENALTIES, "0.3", key=NEW_SAE["l1"])
+            sparsity = st.select_slider("Penalty of Σ|f|", PENALTIES, "0.1", key=NEW_SAE["l1"])
         else:
             sparsity = st.select_slider("k: features a token", SPARSITIES, "16", key=NEW_SAE["k"])
     with third:
