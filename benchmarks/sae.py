@@ -24,8 +24,10 @@ def run() -> None:
         ours = Run(SparseAutoencoder(Shape(kind, WIDTH, FEATURES)), Recipe(steps=10**6, batch=BATCH), rows)
         ways[OURS if kind == "TopK" else f"ours: {kind}"] = _steps(ours)
     folder = course.reference()
-    if folder is None:
-        print("sae: the companion's side needs the course's code beside the folder that LOUPE_DATA names")
+    if folder is None or importlib.util.find_spec("sklearn") is None:
+        print(
+            "sae: the companion's side needs the course's code beside the folder that LOUPE_DATA names, and scikit-learn"
+        )
     else:
         ways["the companion's loop: L1"] = _companion(course.companion(folder), rows)
     ways |= _saelens(rows)
