@@ -135,7 +135,7 @@ def sparse_code(sae: SparseAutoencoder, x: Float[Tensor, "row d"]) -> Code:
 def sparsely(sae: SparseAutoencoder, x: Float[Tensor, "row d"], code: Code) -> Float[Tensor, "row d"]:
     """The reconstruction from a code of few features, with gradients that touch nothing else."""
     weights = (sae.encoder, sae.encoder_bias, sae.decoder, sae.bias)
-    return _Sparsely.apply(x, *weights, code.values, code.features, code.rows)
+    return _Sparsely.apply(x, *weights, code)
 
 
 def densely(
@@ -153,22 +153,23 @@ class _Sparsely(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, encoder, encoder_bias, decoder, bias, values, features, rows):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(x, encoder, decoder, bias, values, features, rows)
-        starts = torch.searchsorted(rows, torch.arange(len(x)))
-        return embedding_bag(features, decoder, starts, mode="sum", per_sample_weights=values) + bias
+    def forward(ctx, x, encoder, encoder_bias, decoder, bias, code):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(x, encoder, decoder, bias)
+        ctx.code = code
+        starts = torch.searchsorted(code.rows, torch.arange(len(x)))
+        return embedding_bag(code.features, decoder, starts, mode="sum", per_sample_weights=code.values) + bias
 
     @staticmethod
     def backward(ctx, pulled):  # type: ignore[no-untyped-def]
-        x, encoder, decoder, bias, values, features, rows = ctx.saved_tensors
-        names, order = features.sort()
-        ordered, starts = rows[order], torch.searchsorted(names, torch.arange(len(encoder)))
+        (x, encoder, decoder, bias), code = ctx.saved_tensors, ctx.code
+        names, order = code.features.sort()
+        ordered, starts = code.rows[order], torch.searchsorted(names, torch.arange(len(encoder)))
         to_values = (pulled[ordered] * decoder[names]).sum(1)
-        to_decoder = embedding_bag(ordered, pulled, starts, mode="sum", per_sample_weights=values[order])
+        to_decoder = embedding_bag(ordered, pulled, starts, mode="sum", per_sample_weights=code.values[order])
         to_encoder = embedding_bag(ordered, x - bias, starts, mode="sum", per_sample_weights=to_values)
         to_encoder_bias = torch.zeros(len(encoder)).index_add_(0, names, to_values)
         to_bias = pulled.sum(0) - to_encoder_bias @ encoder
-        return None, to_encoder, to_encoder_bias, to_decoder, to_bias, None, None, None
+        return None, to_encoder, to_encoder_bias, to_decoder, to_bias, None
 
 
 class _Densely(torch.autograd.Function):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from ui.charts import ablation, ged, induction, probing, sae, train
+from ui.charts import ablation, ged, induction, probing, sae, shared, train
 from ui.charts import atlas as charts
 from ui.charts.theme import svg
 
@@ -213,7 +213,11 @@ def test_every_figure_of_the_train_page_can_be_taken_away() -> None:
 def test_every_figure_of_the_ged_page_can_be_taken_away() -> None:
     rng = np.random.default_rng(0)
     positive = rng.random(500) < 0.3
-    picture = svg(ged.projections(np.where(positive, 4, 1) * rng.normal(size=500), positive, ("vowel", "the rest")))
+    picture = svg(
+        shared.densities(
+            np.where(positive, 4, 1) * rng.normal(size=500), positive, ("vowel", "the rest"), "x", 300, zero=True
+        )
+    )
     assert all(words in picture for words in ("vowel", "the rest", "density"))
     components = pd.DataFrame({"component": [1, 2], "ratio": [5.0, 1.1], "low": [0.9, 0.8], "high": [1.4, 1.2]})
     assert svg(ged.spectrum(components)).count('aria-roledescription="point"') == 2
@@ -238,7 +242,7 @@ def test_every_figure_of_the_ged_page_can_be_taken_away() -> None:
     for figure in ("variance ratio, held out", "separation of means, held out"):
         assert "resid_post.0" in svg(ged.profile(layers, figure))
     effects = pd.DataFrame({"token": ["a", "b"], "effect": [0.5, -0.4], "low": [0.4, -0.5], "high": [0.6, -0.3]})
-    assert "effect on the logit" in svg(ged.logits(effects))
+    assert "effect on the logit" in svg(shared.logits(effects, "component", 300))
 
 
 def test_the_figures_of_probes() -> None:
@@ -257,15 +261,15 @@ def test_the_figures_of_probes() -> None:
     sites = path.assign(site=["embed", "resid_post.0", "resid_post.1"], name=probing.UNTRAINED)
     assert "resid_post.1" in svg(probing.layers(sites, "AUC"))
     effects = pd.DataFrame(
-        {"tokens": ["vowel", "the rest"], "value": [0.2, 0.0], "low": [0.1, -0.1], "high": [0.3, 0.1]}
+        {"where": ["vowel", "the rest"], "value": [0.2, 0.0], "low": [0.1, -0.1], "high": [0.3, 0.1]}
     )
-    random = pd.DataFrame({"tokens": ["vowel", "the rest"] * 3, "value": np.arange(6) / 100})
-    picture = svg(probing.causal(effects, random))
+    random = pd.DataFrame({"where": ["vowel", "the rest"] * 3, "value": np.arange(6) / 100})
+    picture = svg(shared.effects(effects, random, 200))
     assert "loss added, nats a token" in picture
     values = np.random.default_rng(0).normal(size=300)
-    picture = svg(probing.neuron(values, values > 0.5, ("vowel", "the rest"), "neuron 7"))
+    picture = svg(shared.densities(values, values > 0.5, ("vowel", "the rest"), "neuron 7", 300))
     assert all(words in picture for words in ("vowel", "the rest", "neuron 7"))
-    assert "density" in svg(probing.neuron(np.zeros(50), np.arange(50) < 9, ("a", "b"), "a dead neuron"))
+    assert "density" in svg(shared.densities(np.zeros(50), np.arange(50) < 9, ("a", "b"), "a dead neuron", 300))
 
 
 def test_the_figures_of_autoencoders() -> None:
@@ -299,5 +303,7 @@ def test_the_figures_of_autoencoders() -> None:
     effects = pd.DataFrame(
         {"where": ["fires", "elsewhere"], "value": [0.2, 0.0], "low": [0.1, -0.1], "high": [0.3, 0.1]}
     )
-    assert "loss added" in svg(sae.cause(effects, pd.DataFrame({"where": "fires", "value": [0.05, 0.1]})))
-    assert "effect on the logit" in svg(sae.logits(pd.DataFrame({"token": ["a", "b"], "effect": [0.5, -0.4]})))
+    assert "loss added" in svg(shared.effects(effects, pd.DataFrame({"where": "fires", "value": [0.05, 0.1]}), 170))
+    assert "effect on the logit" in svg(
+        shared.logits(pd.DataFrame({"token": ["a", "b"], "effect": [0.5, -0.4]}), "feature", 260)
+    )

@@ -1,45 +1,16 @@
 """GED: projections of both categories, the spectrum, the trap of few samples, layers, what the component says."""
 
 import altair as alt
-import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
-from numpy import ndarray
 
-from ui.charts.theme import BLUE, FONT, GREEN, GREY, ORANGE, PINK, VERMILION, themed
+from ui.charts.theme import BLUE, FONT, GREEN, GREY, PINK, VERMILION, themed
 
 HEIGHT = 320
-BINS = 60
 SHIFTED = "GED, shifted labels"
 METHODS = {"GED": BLUE, "LDA": VERMILION, "mean difference": GREEN, SHIFTED: GREY}
 WHERE = alt.Scale(domain=["in sample", "held out"], range=[[1, 0], [6, 4]])
 DASHES = alt.Legend(orient="top", symbolStrokeColor=GREY, symbolFillColor=GREY)
 TIMES = alt.Scale(type="log", nice=False)
-
-
-def projections(
-    values: Float[ndarray, "row"], positive: Bool[ndarray, "row"], names: tuple[str, str]
-) -> alt.LayerChart:
-    """Held-out projections of both categories as densities."""
-    least, most = (float(np.quantile(values, share)) for share in (0.002, 0.998))
-    edges = np.linspace(least, most, BINS + 1)
-    tables = []
-    for name, mask in zip(names, (positive, ~positive), strict=True):
-        density, _ = np.histogram(values[mask], edges, density=True)
-        tables.append(pd.DataFrame({"projection": (edges[1:] + edges[:-1]) / 2, "density": density, "tokens": name}))
-    scale = alt.Scale(domain=list(names), range=[BLUE, ORANGE])
-    chart = (
-        alt.Chart(pd.concat(tables))
-        .mark_area(opacity=0.45, interpolate="step", line={"strokeWidth": 2})
-        .encode(
-            x=alt.X("projection:Q", title="projection, in standard deviations of the compared tokens"),
-            y=alt.Y("density:Q", stack=None, title="density"),
-            color=alt.Color("tokens:N", scale=scale, title=None, legend=alt.Legend(orient="top", symbolOpacity=1)),
-            tooltip=["tokens:N", alt.Tooltip("projection:Q", format=".2f"), alt.Tooltip("density:Q", format=".3f")],
-        )
-    )
-    zero = alt.Chart(pd.DataFrame({"at": [0.0]})).mark_rule(color=GREY).encode(x="at:Q")
-    return themed((zero + chart).properties(height=HEIGHT))
 
 
 def spectrum(table: pd.DataFrame) -> alt.LayerChart:
@@ -111,16 +82,3 @@ def profile(table: pd.DataFrame, figure: str) -> alt.LayerChart:
     )
     line = base.mark_line(strokeWidth=2, color=BLUE).encode(y="value:Q")
     return themed((band + line + ends + points).properties(height=HEIGHT))
-
-
-def logits(table: pd.DataFrame) -> alt.LayerChart:
-    """The tokens whose logits the component raises and lowers most. Columns: token, effect, low, high (over folds)."""
-    base = alt.Chart(table).encode(y=alt.Y("token:N", sort=list(table["token"]), title=None))
-    x = alt.X("effect:Q", title="effect on the logit, a unit of the component")
-    bars = base.mark_bar().encode(
-        x=x,
-        color=alt.condition("datum.effect > 0", alt.value(BLUE), alt.value(VERMILION)),
-        tooltip=["token:N", *(alt.Tooltip(f"{name}:Q", format="+.3f") for name in ("effect", "low", "high"))],
-    )
-    ends = base.mark_rule(strokeWidth=2, color=GREY).encode(x="low:Q", x2="high:Q")
-    return themed((bars + ends).properties(height=HEIGHT))

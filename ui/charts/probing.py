@@ -1,15 +1,11 @@
 """Probing: figures against sparsity, controls, stability, layers, what the model loses, one neuron."""
 
 import altair as alt
-import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
-from numpy import ndarray
 
 from ui.charts.theme import BLUE, FONT, GREEN, GREY, ORANGE, PINK, SKY, VERMILION, themed
 
 HEIGHT = 310
-BINS = 50
 PROBE, MEANS, RANDOM = "sparse probe", "largest mean difference", "random neurons"
 TASK, SURFACE, UNTRAINED, SHIFTED = "control task", "surface", "untrained model", "shifted labels"
 COLOURS = {
@@ -83,43 +79,3 @@ def layers(table: pd.DataFrame, figure: str) -> alt.LayerChart:
         tooltip=["site:N", "name:N", *(alt.Tooltip(f"{n}:Q", format=".3f") for n in ("value", "low", "high"))],
     )
     return themed((ends + lines).properties(height=HEIGHT))
-
-
-def causal(table: pd.DataFrame, random: pd.DataFrame) -> alt.LayerChart:
-    """Loss added without the neurons, with intervals, above as many random neurons. Columns: tokens, value (, low, high)."""
-    y = alt.Y("tokens:N", sort=list(table["tokens"]), title=None, axis=alt.Axis(labelLimit=220))
-    words = "loss added, nats a token"
-    x = alt.X("value:Q", title=words)
-    ticks = alt.Chart(random).mark_tick(color=GREY, thickness=2, size=46, opacity=0.7).encode(x=x, y=y)
-    base = alt.Chart(table).encode(y=y)
-    ends = base.mark_rule(strokeWidth=4, color=BLUE).encode(x=alt.X("low:Q", title=words), x2="high:Q")
-    points = base.mark_point(filled=True, size=180, opacity=1, color=BLUE).encode(
-        x=x, tooltip=["tokens:N", *(alt.Tooltip(f"{n}:Q", format="+.3f") for n in ("value", "low", "high"))]
-    )
-    zero = alt.Chart(pd.DataFrame({"at": [0.0]})).mark_rule(color=GREY).encode(x="at:Q")
-    return themed((zero + ticks + ends + points).properties(height=HEIGHT - 90))
-
-
-def neuron(
-    values: Float[ndarray, "row"], positive: Bool[ndarray, "row"], names: tuple[str, str], title: str
-) -> alt.Chart:
-    """What a neuron holds at the tokens of both classes, as densities."""
-    least, most = (float(np.quantile(values, share)) for share in (0.002, 0.998))
-    edges = np.linspace(least, max(most, least + 1e-6), BINS + 1)
-    tables = []
-    for name, mask in zip(names, (positive, ~positive), strict=True):
-        counts, _ = np.histogram(values[mask], edges)
-        density = counts / max(int(mask.sum()), 1) / (edges[1] - edges[0])
-        tables.append(pd.DataFrame({"value": (edges[1:] + edges[:-1]) / 2, "density": density, "tokens": name}))
-    scale = alt.Scale(domain=list(names), range=[BLUE, ORANGE])
-    return themed(
-        alt.Chart(pd.concat(tables))
-        .mark_area(opacity=0.45, interpolate="step", line={"strokeWidth": 2})
-        .encode(
-            x=alt.X("value:Q", title=title),
-            y=alt.Y("density:Q", stack=None, title="density"),
-            color=alt.Color("tokens:N", scale=scale, title=None, legend=alt.Legend(orient="top", symbolOpacity=1)),
-            tooltip=["tokens:N", alt.Tooltip("value:Q", format=".2f"), alt.Tooltip("density:Q", format=".3f")],
-        )
-        .properties(height=HEIGHT)
-    )

@@ -6,7 +6,7 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from ui.charts.theme import BLUE, FONT, GREEN, GREY, ORANGE, PINK, SKY, VERMILION, themed
+from ui.charts.theme import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILION, themed
 
 HEIGHT = 310
 BINS = 40
@@ -95,34 +95,4 @@ def activations(values: Float[ndarray, "row"]) -> alt.Chart:
             tooltip=["tokens:Q", alt.Tooltip("activation:Q", format=".2f")],
         )
         .properties(height=150)
-    )
-
-
-def cause(table: pd.DataFrame, others: pd.DataFrame) -> alt.LayerChart:
-    """Loss added without a feature, with intervals, above other features. Columns: where, value (, low, high)."""
-    y = alt.Y("where:N", sort=list(table["where"]), title=None, axis=alt.Axis(labelLimit=220))
-    words = "loss added, nats a token"
-    x = alt.X("value:Q", title=words)
-    base = alt.Chart(table).encode(y=y)
-    ticks = alt.Chart(others).mark_tick(color=GREY, thickness=2, size=40, opacity=0.8).encode(x=x, y=y)
-    ends = base.mark_rule(strokeWidth=4, color=BLUE).encode(x=alt.X("low:Q", title=words), x2="high:Q")
-    points = base.mark_point(filled=True, size=180, opacity=1, color=BLUE).encode(
-        x=x, tooltip=["where:N", *(alt.Tooltip(f"{n}:Q", format="+.4f") for n in ("value", "low", "high"))]
-    )
-    zero = alt.Chart(pd.DataFrame({"at": [0.0]})).mark_rule(color=GREY).encode(x="at:Q")
-    return themed((zero + ticks + ends + points).properties(height=170))
-
-
-def logits(table: pd.DataFrame) -> alt.Chart:
-    """The tokens that a feature promotes and suppresses most. Columns: token, effect."""
-    return themed(
-        alt.Chart(table)
-        .mark_bar()
-        .encode(
-            x=alt.X("effect:Q", title="effect on the logit, a unit of the feature"),
-            y=alt.Y("token:N", sort=list(table["token"]), title=None, axis=alt.Axis(labelFontSize=FONT)),
-            color=alt.condition("datum.effect > 0", alt.value(BLUE), alt.value(VERMILION)),
-            tooltip=["token:N", alt.Tooltip("effect:Q", format="+.3f")],
-        )
-        .properties(height=260)
     )

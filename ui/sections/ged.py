@@ -14,6 +14,7 @@ from interp_core.ged import Decomposition, Null, Scores
 from interp_core.statistics import shift_labels
 from ui import cache, session, wording
 from ui.charts import ged as charts
+from ui.charts import shared
 from ui.progress import Progress, with_progress
 from ui.sections import labelled as choice
 from ui.sections.labelled import Labelled
@@ -134,7 +135,10 @@ def _ends(values: np.ndarray) -> str:
 
 def projections(study: Study) -> Chart:
     """Both categories along the top component."""
-    chart = charts.projections(study.scores().values, study.labelled.positive, study.labelled.names)
+    title = "projection, in standard deviations of the compared tokens"
+    chart = shared.densities(
+        study.scores().values, study.labelled.positive, study.labelled.names, title, charts.HEIGHT, zero=True
+    )
     st.altair_chart(chart, alt="Densities of the held-out projections of both categories.")
     st.caption(
         "Every token on the direction that was found without its fifth of the text. GED looks for a difference in *width*; a "
@@ -266,7 +270,8 @@ def meaning(study: Study) -> Chart:
     mean = effects.mean(0)
     ends = np.argsort(mean)[[*range(-1, -ENDS - 1, -1), *range(ENDS - 1, -1, -1)]]
     table = {"token": [label(int(t)) for t in ends], "effect": mean[ends]}
-    chart = charts.logits(pd.DataFrame(table | {"low": effects.min(0)[ends], "high": effects.max(0)[ends]}))
+    table |= {"low": effects.min(0)[ends], "high": effects.max(0)[ends]}
+    chart = shared.logits(pd.DataFrame(table), "component", charts.HEIGHT)
     st.altair_chart(chart, alt="Tokens whose logits the component raises and lowers most.")
     st.caption(
         "The forward pattern (what the component looks like in the activations, Haufe et al. 2014) through the final norm's gain "

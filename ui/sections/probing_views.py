@@ -12,6 +12,7 @@ from interp_core.probing import Probes
 from interp_core.stability_selection import Subsampling
 from ui import session, wording
 from ui.charts import probing as charts
+from ui.charts import shared
 from ui.charts.probing import MEANS, PROBE, RANDOM, SHIFTED, SURFACE, UNTRAINED
 from ui.sections import labelled as choice
 from ui.sections.probing import CONTROLS, Study
@@ -170,10 +171,10 @@ def causal(study: Study) -> Chart:
     names = study.labelled.names
     parts = [(names[0], found.positive), (names[1], found.negative)]
     table = pd.DataFrame(
-        [(name, v.estimate, v.low, v.high) for name, v in parts], columns=["tokens", "value", "low", "high"]
+        [(name, v.estimate, v.low, v.high) for name, v in parts], columns=["where", "value", "low", "high"]
     )
-    random = pd.DataFrame(found.random, columns=list(names)).melt(var_name="tokens", value_name="value")
-    chart = charts.causal(table, random)
+    random = pd.DataFrame(found.random, columns=list(names)).melt(var_name="where", value_name="value")
+    chart = shared.effects(table, random, charts.HEIGHT - 90)
     st.altair_chart(chart, alt="Loss added without the stable neurons, beside random ones.")
     st.caption(
         f"Blue: the {len(selected)} neurons kept by {threshold:.0%} of the subsamples are put to their means while the model "
@@ -192,7 +193,7 @@ def neuron(study: Study) -> Chart:
     rows, _, _ = study.labelled.rows()
     values = rows[:, chosen]
     title = f"neuron {chosen} of {study.labelled.site}"
-    chart = charts.neuron(values, study.labelled.positive, study.labelled.names, title)
+    chart = shared.densities(values, study.labelled.positive, study.labelled.names, title, charts.HEIGHT)
     st.altair_chart(chart, alt=f"What {title} holds at the tokens of both classes.")
     weight = study.probes().weights[study.strength, chosen]
     best = study.others().query("neurons == 1 and chosen == 'mean difference'").iloc[0]

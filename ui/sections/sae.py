@@ -186,8 +186,9 @@ def claim(lens: Lens) -> None:
     )  # fmt: skip
     control.metric(
         f"control: {same.active:.0f} principal components",
-        f"{same.explained.estimate:.2f}, {same.recovered.estimate:.2f}",
-        help="Variance explained and cross-entropy recovered by as many directions that are the same for every token.",
+        wording.plus_minus(same.recovered),
+        help="Cross-entropy recovered by as many directions that are the same for every token; they explain "
+        f"{wording.plus_minus(same.explained)} of the variance.",
     )  # fmt: skip
     dead = int((table["density"] == 0).sum())
     replicated = float((table["replication"] > REPLICATES).mean())

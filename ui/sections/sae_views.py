@@ -12,6 +12,7 @@ from interp_core import features, head_scores, samples
 from interp_core.tokenizers import UnknownCharacters
 from ui import session, wording
 from ui.charts import sae as charts
+from ui.charts import shared
 from ui.sections.sae import REPLICATES, Lens, from_card
 
 TOP, BANDS, EACH = 5, 4, 3  # contexts: the highest, and of each band of activations
@@ -105,7 +106,9 @@ def beside(lens: Lens, feature: int) -> None:
         ends = np.argsort(effects)[[*range(-1, -ENDS // 2 - 1, -1), *range(ENDS // 2 - 1, -1, -1)]]
         label = lens.bench.checkpoint.tokenizer.label
         table = pd.DataFrame({"token": [label(int(t)) for t in ends], "effect": effects[ends]})
-        st.altair_chart(charts.logits(table), alt="Tokens that the feature promotes and suppresses most.")
+        st.altair_chart(
+            shared.logits(table, "feature", 260), alt="Tokens that the feature promotes and suppresses most."
+        )
         st.caption("Through the final norm's gain and the unembedding: the direct path, later layers ignored.")
     near = features.nearest(lens.sae, feature, NEAR)
     near["explanation"] = lens.table()["explanation"].to_numpy()[near["feature"]]
@@ -165,7 +168,7 @@ def cause(lens: Lens, feature: int) -> Chart:
     table = pd.DataFrame(
         [(name, v.estimate, v.low, v.high) for name, v in parts], columns=["where", "value", "low", "high"]
     )
-    chart = charts.cause(table, pd.DataFrame({"where": where[0], "value": found.others}))
+    chart = shared.effects(table, pd.DataFrame({"where": where[0], "value": found.others}), 170)
     st.altair_chart(chart, alt="Loss added without the feature, beside other features of the same density.")
     st.caption(
         f"Blue: only this feature's part of {lens.site} is taken away; loss added, 95% over windows. Grey: "
