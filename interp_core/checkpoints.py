@@ -1,4 +1,4 @@
-"""Checkpoints: a file of weights, its card, and what is known of both.
+"""Checkpoints: a file of weights, its papers, and what is known of both.
 
 A checkpoint of ours is two files side by side: `name.pt`, weights that the course's notebook loads with
 `model.load_state_dict(torch.load(...))`, and `name.json`, its card: config, vocabulary, text, recipe, losses. A file's
@@ -11,28 +11,26 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from interp_core import files, layouts, run_files
-from interp_core.containers import MAX_BYTES, CheckpointError, read_tensors
-from interp_core.layouts import Fact
+from interp_core.bundles import is_bundle, unpack
+from interp_core.containers import Contents, open_source, read_contents
+from interp_core.layouts import Fact, HeadsMissing
 from interp_core.model import GPT
-from interp_core.tokenizers import CharTokenizer, NumberTokenizer, Tokenizer
+from interp_core.papers import EXPECTED, Papers, Vocabulary, read_card, read_papers, vocabulary_of, vocabulary_of_text
+from interp_core.pickles import CheckpointError
+from interp_core.tokenizers import NumberTokenizer, Tokenizer
 
 __all__ = [
-    "Checkpoint", "CheckpointError", "Vocabulary", "find", "find_runs", "history", "load", "read", "read_card",
-    "read_vocabulary", "save", "save_snapshot", "vocabulary_of_text", "with_vocabulary",
+    "Checkpoint", "CheckpointError", "HeadsMissing", "Papers", "Vocabulary", "digest_of", "find", "find_runs", "history", "load",
+    "read", "read_card", "read_papers", "read_vocabulary", "save", "save_snapshot", "vocabulary_of_text", "with_vocabulary",
 ]  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """Characters in the order of their token numbers, and where they came from."""
-
-    characters: tuple[str, ...]
-    source: str
+ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".zip")
+NO_PAPERS = Papers()
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +44,7 @@ class Checkpoint:
     layout: str
     facts: tuple[Fact, ...]  # the config, field by field, with what each is known from
     vocabulary_source: str
+    unsaid: tuple[str, ...] = ()  # fields of the config that the file does not tell
     card: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -55,8 +54,11 @@ class Checkpoint:
 
 
 def find(folder: Path | str) -> list[Path]:
-    """The checkpoints in a folder, by name."""
-    return sorted(Path(folder).glob("*.pt"))
+    """The checkpoints in a folder, by name: files of weights, archives, and folders of weights with their config."""
+    found = [path for path in Path(folder).glob("*") if path.is_file() and path.suffix.lower() in ENDINGS]
+    found = [path for path in found if not path.name.endswith(".sae.safetensors")]
+    folders = [path for path in Path(folder).glob("*") if path.is_dir() and is_bundle(path)]
+    return sorted([*found, *folders])
 
 
 def find_runs(folder: Path | str) -> list[Path]:
@@ -64,26 +66,33 @@ def find_runs(folder: Path | str) -> list[Path]:
     return sorted(path for path in Path(folder).glob("*/*.pt") if path.stem == path.parent.name)
 
 
-def load(path: Path | str, vocabulary: Vocabulary | None = None) -> Checkpoint:
-    """Reads a checkpoint and, when it lies beside it, the card; a snapshot has its run's card but for what it weighs.
+def load(
+    path: Path | str, vocabulary: Vocabulary | None = None, answers: Mapping[str, Any] | None = None
+) -> Checkpoint:
+    """Reads a checkpoint and what lies beside it; a snapshot has its run's card but for what it weighs.
+
+    Args:
+        path: a file of weights, with its card (`name.json`) beside it; an archive or a folder with its papers.
+        vocabulary: what to use when nothing beside it names the tokens.
+        answers: fields of the config that the file does not say: `{"heads": 6}`.
 
     Raises:
         CheckpointError: as `read`.
         FileNotFoundError: there is no such file.
     """
     path = Path(path)
-    if path.stat().st_size > MAX_BYTES:
-        raise CheckpointError(f"{path.name} has {path.stat().st_size:,} bytes, more than the {MAX_BYTES:,} read here.")
-    data, step = path.read_bytes(), run_files.step_of(path)
-    papers = (path if step is None else path.parent).with_suffix(".json")
-    card = read_card(papers.read_bytes()) if papers.is_file() else None
-    if step is None:
-        return read(data, path.stem, card, vocabulary)
-    if card is not None:
-        shared = ("config", "vocabulary", "text", "recipe")
-        card = {name: card[name] for name in shared if name in card}
-        card |= {"step": step, "sha256": hashlib.sha256(data).hexdigest()}
-    return read(data, f"{path.parent.name}@{step}", card, vocabulary)
+    if is_bundle(path):
+        bundle = unpack(path)
+        return read(bundle.weights, path.stem, bundle.papers, vocabulary, answers)
+    step = run_files.step_of(path)
+    beside = (path if step is None else path.parent).with_suffix(".json")
+    papers = read_papers({beside.name: beside.read_bytes()}) if beside.is_file() else Papers()
+    if step is None or papers.card is None:
+        return read(path, path.stem, papers, vocabulary, answers)
+    shared = ("config", "vocabulary", "text", "recipe")
+    card = {name: papers.card[name] for name in shared if name in papers.card}
+    card |= {"step": step, "sha256": digest_of(path)}
+    return read(path, f"{path.parent.name}@{step}", replace(papers, card=card), vocabulary, answers)
 
 
 def history(path: Path) -> dict[int, Path]:
@@ -99,33 +108,62 @@ def history(path: Path) -> dict[int, Path]:
 
 
 def read(
-    data: bytes, name: str, card: Mapping[str, Any] | None = None, vocabulary: Vocabulary | None = None
+    source: bytes | Path,
+    name: str,
+    papers: Papers = NO_PAPERS,
+    vocabulary: Vocabulary | None = None,
+    answers: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Reads the bytes of a checkpoint.
+    """Reads the weights of a checkpoint.
 
     Args:
-        data: the file, from anybody.
+        source: the file or its bytes, from anybody.
         name: what to call it.
-        card: its card, which must carry the hash of `data`.
-        vocabulary: characters to use when there is no card.
+        papers: what lies beside it; a card must carry the hash of the weights.
+        vocabulary: what to use when neither the papers nor the file itself name the tokens.
+        answers: fields of the config that a person gives.
 
     Raises:
+        HeadsMissing: nothing says how many heads a layer has.
         CheckpointError: not a checkpoint, not a layout known here, or card or vocabulary of another one.
     """
-    digest = hashlib.sha256(data).hexdigest()
-    if card is not None and card.get("sha256") != digest:
+    contents, digest, card = read_contents(source), digest_of(source), papers.card or {}
+    if papers.card is not None and card.get("sha256") != digest:
         raise CheckpointError(
             f"The card beside {name} is of another file (SHA-256 {str(card.get('sha256'))[:8]}…, the weights have "
             f"{digest[:8]}…): put back the right card, or remove it."
         )
-    reading = layouts.read(read_tensors(data), (card or {}).get("config"))
-    numbers = NumberTokenizer(reading.model.config.d_vocab)
-    numbered = card is not None and card.get("vocabulary", ...) is None
-    unknown = "none: trained on numbers" if numbered else "unknown: tokens are shown by number"
-    checkpoint = Checkpoint(name, digest, reading.model, numbers, reading.layout, reading.facts, unknown, card or {})
-    if card is not None and card.get("vocabulary"):
-        vocabulary = Vocabulary(tuple(card["vocabulary"]), "card")
-    return checkpoint if vocabulary is None else with_vocabulary(checkpoint, vocabulary)
+    settings = {**contents.settings, **(papers.settings or {})}
+    reading = layouts.read(contents.tensors, card.get("config"), settings, answers, contents.beside)
+    numbered = papers.card is not None and card.get("vocabulary", ...) is None
+    checkpoint = Checkpoint(
+        name=name,
+        sha256=digest,
+        model=reading.model,
+        tokenizer=NumberTokenizer(reading.model.config.d_vocab),
+        layout=reading.layout,
+        facts=reading.facts,
+        unsaid=reading.unsaid,
+        vocabulary_source="none: trained on numbers" if numbered else "unknown: tokens are shown by number",
+        card=card,
+    )
+    found = _vocabulary(papers, contents, vocabulary)
+    return checkpoint if found is None else with_vocabulary(checkpoint, found)
+
+
+def _vocabulary(papers: Papers, contents: Contents, given: Vocabulary | None) -> Vocabulary | None:
+    """The first that names the tokens: the card, a paper of its own, the file itself, what was given."""
+    if papers.card is not None and papers.card.get("vocabulary"):
+        return replace(vocabulary_of(papers.card["vocabulary"], "card"), padded=False)
+    if papers.vocabulary is not None:
+        return papers.vocabulary
+    return given if contents.vocabulary is None else vocabulary_of(contents.vocabulary, "the checkpoint's own file")
+
+
+def digest_of(source: bytes | Path) -> str:
+    """The SHA-256 of a file's bytes, by which a checkpoint is known."""
+    with open_source(source) as stream:
+        return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
 
 
 def with_vocabulary(checkpoint: Checkpoint, vocabulary: Vocabulary) -> Checkpoint:
@@ -134,58 +172,29 @@ def with_vocabulary(checkpoint: Checkpoint, vocabulary: Vocabulary) -> Checkpoin
     Raises:
         CheckpointError: the vocabulary has another size, or entries that are not distinct single characters.
     """
-    size = checkpoint.model.config.d_vocab
-    if len(vocabulary.characters) != size:
+    size, count = checkpoint.model.config.d_vocab, len(vocabulary)
+    if count > size or (count < size and not vocabulary.padded):
         raise CheckpointError(
-            f"This checkpoint has {size} tokens but {vocabulary.source} has {len(vocabulary.characters)} distinct "
+            f"This checkpoint has {size} tokens but {vocabulary.source} has {count} distinct "
             "characters: choose the text that it was trained on, or upload its vocabulary."
         )
     try:
-        tokenizer = CharTokenizer(vocabulary.characters)
+        tokenizer = vocabulary.tokenizer(size)
     except ValueError as error:
         raise CheckpointError(f"The vocabulary from {vocabulary.source} cannot be used: {error}.") from error
     return replace(checkpoint, tokenizer=tokenizer, vocabulary_source=vocabulary.source)
 
 
-def read_card(data: bytes) -> dict[str, Any]:
-    """A card's JSON.
-
-    Raises:
-        CheckpointError: not JSON, or not a card.
-    """
-    try:
-        card = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError("The card is not valid JSON: put back the one that came with the checkpoint.") from error
-    if not isinstance(card, dict) or not isinstance(card.get("config", {}), dict):
-        raise CheckpointError("The card is JSON but not a card: expected an object with sha256, config and vocabulary.")
-    return card
-
-
 def read_vocabulary(data: bytes, name: str) -> Vocabulary:
-    """The vocabulary that an uploaded file gives: a card, a JSON list of characters, or the text of the training.
-
-    A text gives its distinct characters in the order of their code points, as the course numbers them.
+    """The vocabulary that one file gives: see `papers.read_papers`.
 
     Raises:
-        CheckpointError: none of these.
+        CheckpointError: it gives none.
     """
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise CheckpointError(
-            f"{name} is not text in UTF-8: upload the text that the checkpoint was trained on (.txt), or its card (.json)."
-        ) from error
-    if not text:
-        raise CheckpointError(f"{name} is empty, expected the text that the checkpoint was trained on.")
-    if name.lower().endswith(".json"):
-        return Vocabulary(_listed(data, name), name)
-    return vocabulary_of_text(text, name)
-
-
-def vocabulary_of_text(characters: str, source: str) -> Vocabulary:
-    """The distinct characters of a text in the order of their code points, as the course numbers them."""
-    return Vocabulary(CharTokenizer.of_text(characters).vocabulary, source)
+    found = read_papers({name: data}).vocabulary
+    if found is None:
+        raise CheckpointError(f"{name} names no vocabulary, {EXPECTED}.")
+    return found
 
 
 def save(path: Path | str, model: GPT, vocabulary: Sequence[str] | None, papers: Mapping[str, Any]) -> Checkpoint:
@@ -203,7 +212,7 @@ def save(path: Path | str, model: GPT, vocabulary: Sequence[str] | None, papers:
     card = {
         "name": path.stem,
         "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
-        "layout": layouts.COURSE,
+        "layout": layouts.COURSE.name,
         "parameters": model.count(),
         "config": asdict(model.config),
         "vocabulary": list(vocabulary) if vocabulary is not None else None,
@@ -223,15 +232,3 @@ def save_snapshot(path: Path | str, step: int, model: GPT) -> Path:
     torch.save(layouts.write(model), buffer)
     files.write(place, buffer.getvalue())
     return place
-
-
-def _listed(data: bytes, name: str) -> tuple[str, ...]:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{name} is not valid JSON, expected a card or a list of characters.") from error
-    if isinstance(found, dict):
-        found = found.get("vocabulary")
-    if not isinstance(found, list) or not all(isinstance(entry, str) for entry in found):
-        raise CheckpointError(f"{name} names no vocabulary, expected a card or a list of characters.")
-    return tuple(found)

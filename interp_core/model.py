@@ -44,6 +44,7 @@ LAYER_SITES = (
     "resid_pre", "q", "k", "v", "pattern", "z", "attn_out", "resid_mid", "mlp_post", "mlp_out", "resid_post",
 )  # fmt: skip
 MLP_SITES = ("mlp_post", "mlp_out")
+MOST_LOGITS = 2**25  # numbers: 128 MB, held a few times
 START_SITES = ("resid_pre", "resid_mid", "resid_post")
 
 
@@ -344,11 +345,16 @@ def _norm(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model, config.norm_eps, elementwise_affine=affine, bias=config.norm == "full")
 
 
+def batch_of(config: ModelConfig, length: int) -> int:
+    """How many windows' logits may be held at once."""
+    return max(1, MOST_LOGITS // (length * config.d_vocab))
+
+
 def token_losses(
     model: GPT, windows: Int[Tensor, "window pos_plus_1"], edits: Edits | None = None, batch: int = 64
 ) -> Float[Tensor, "window pos"]:
-    """Cross-entropy of every next token, in nats; `batch` windows at a time."""
-    parts = windows.split(batch)
+    """Cross-entropy of every next token, in nats; at most `batch` windows at a time, fewer of a large vocabulary."""
+    parts = windows.split(min(batch, batch_of(model.config, windows.shape[1])))
     return torch.cat([next_token_losses(forward(model, w[:, :-1], edits=edits).logits, w[:, 1:]) for w in parts])
 
 

@@ -175,9 +175,9 @@ BAD_FILES = {
     "memory": (_raw(pickle.dumps({"a": Greedy()}, 2)), "Python objects .*bytearray"),
     "called storage": (_raw(b"\x80\x02ctorch\nFloatStorage\nJ\xff\xff\xff\x7f\x85R."), "cut off or damaged"),
     "small file, large model": (
-        saved({"tok.weight": torch.ones(1, 8192), "pos.weight": torch.ones(4, 8192), "blocks.0.attn.heads.0.key.weight": torch.ones(1, 1),
-               "blocks.0.mlp.fc.weight": torch.ones(65536, 1), "blocks.127.x": torch.ones(1)}),
-        "claim a model of 137,.* weights or more, but it holds 106,498: it is incomplete",
+        saved({"tok.weight": torch.ones(1, 8192), "pos.weight": torch.ones(4, 8192), **{f"blocks.0.attn.heads.0.{n}.weight": torch.ones(1, 1) for n in ("key", "query")},
+               "blocks.0.mlp.fc.weight": torch.ones(65536, 1), "blocks.127.ln1.weight": torch.ones(1)}),
+        "claim a model of 137,.* weights or more, but it holds 106,499: it is incomplete",
     ),
     "sparse": (_state(lnf__weight=torch.ones(16).to_sparse()), "no plain tensor"),
     "meta": (_state(lnf__weight=torch.ones(16, device="meta")), "no plain tensor|plain tensor"),
@@ -188,12 +188,12 @@ BAD_FILES = {
     "nothing": (saved({}), "holds nothing"),
     "other things": (saved({"tok.weight": torch.ones(2, 2), "epoch": 3}), r"also holds epoch \(int\)"),
     "a view that pretends": (saved({"tok.weight": HUGE}), "claim 4,000,000,000,000 bytes"),
-    "another layout": (saved({"transformer.wte.weight": torch.ones(4, 4)}), "tok.weight is missing, and it begins with transf"),
+    "another layout": (saved({"transformer.wte.weight": torch.ones(4, 4)}), "as in no project known here: it begins with transformer.wte.weight"),
     "lost key": (saved({k: v for k, v in course_model().state_dict().items() if "1.ln2.bias" not in k}), "blocks.1.ln2.bias is missing"),
     "surplus key": (_state(extra__weight=torch.ones(2)), "extra.weight is not known"),
     "lost head": (saved({k: v for k, v in course_model().state_dict().items() if "1.attn.heads.2.key" not in k}), "lacks head 2 of 4"),
     "wrong shape": (_state(blocks__1__mlp__fc__weight=torch.ones(64, 15)), r"has shape \[64, 15\], expected \[64, 16\]"),
-    "uneven heads": (_state(**{"blocks__1__attn__heads__2__key__weight": torch.ones(5, 16)}), "differ in shape, expected 4 rows"),
+    "uneven heads": (_state(**{"blocks__1__attn__heads__2__key__weight": torch.ones(5, 16)}), r"key.weight differ in shape, expected \[4, 16\] each"),
     "vector": (_state(tok__weight=torch.ones(11)), "tok.weight has 1 dimensions, expected a matrix"),
     "integers": (_state(lnf__weight=torch.ones(16, dtype=torch.int64)), "of type torch.int64, expected floating-point"),
     "diverged": (_state(lnf__weight=torch.full((16,), torch.nan)), "lnf.weight holds 16 values that are not finite"),
@@ -278,7 +278,7 @@ def test_a_card_that_contradicts_the_weights_is_refused(change: dict, message: s
     data = course_bytes()
     card = {"sha256": checkpoints.read(data, "x").sha256, **change}
     with pytest.raises(CheckpointError, match=message):
-        checkpoints.read(data, "x", card)
+        checkpoints.read(data, "x", checkpoints.Papers(card=card))
 
 
 def test_a_vocabulary_of_another_size_is_refused() -> None:
@@ -301,7 +301,7 @@ def test_without_a_vocabulary_tokens_are_numbers() -> None:
     ],
 )
 def test_vocabularies_are_read_from_text_list_or_card(data: bytes, name: str, expected: tuple) -> None:
-    assert checkpoints.read_vocabulary(data, name) == Vocabulary(expected, name)
+    assert checkpoints.read_vocabulary(data, name) == Vocabulary(expected, name, padded=name.endswith("json"))
 
 
 @pytest.mark.parametrize(
