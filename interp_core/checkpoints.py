@@ -2,7 +2,7 @@
 
 A checkpoint of ours is two files side by side: `name.pt`, weights that the course's notebook loads with
 `model.load_state_dict(torch.load(...))`, and `name.json`, its card: config, vocabulary, text, recipe, losses. A file's
-identity is the SHA-256 of its bytes.
+identity is the SHA-256 of its bytes, and of what a person answered where they do not tell.
 """
 
 import hashlib
@@ -44,6 +44,7 @@ class Checkpoint:
     layout: str
     facts: tuple[Fact, ...]  # the config, field by field, with what each is known from
     vocabulary_source: str
+    answers: Mapping[str, Any] = field(default_factory=dict)  # what a person said of the config
     unsaid: tuple[str, ...] = ()  # fields of the config that the file does not tell
     card: Mapping[str, Any] = field(default_factory=dict)
 
@@ -138,11 +139,12 @@ def read(
     numbered = papers.card is not None and card.get("vocabulary", ...) is None
     checkpoint = Checkpoint(
         name=name,
-        sha256=digest,
+        sha256=_identity(digest, answers or {}),
         model=reading.model,
         tokenizer=NumberTokenizer(reading.model.config.d_vocab),
         layout=reading.layout,
         facts=reading.facts,
+        answers=dict(answers or {}),
         unsaid=reading.unsaid,
         vocabulary_source="none: trained on numbers" if numbered else "unknown: tokens are shown by number",
         card=card,
@@ -164,6 +166,11 @@ def digest_of(source: bytes | Path) -> str:
     """The SHA-256 of a file's bytes, by which a checkpoint is known."""
     with open_source(source) as stream:
         return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
+
+
+def _identity(digest: str, answers: Mapping[str, Any]) -> str:
+    """Weights that are read in two ways are two models."""
+    return hashlib.sha256(f"{digest} {sorted(answers.items())}".encode()).hexdigest() if answers else digest
 
 
 def with_vocabulary(checkpoint: Checkpoint, vocabulary: Vocabulary) -> Checkpoint:

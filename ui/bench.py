@@ -8,26 +8,18 @@ import pandas as pd
 import streamlit as st
 from torch import Tensor
 
-from interp_core import checkpoints, corpora, run_files, synthetic
+from interp_core import corpora
 from interp_core.ablation import Donors, Mode, Sweep
 from interp_core.atlas import FEWEST_TOKENS, MOST_CELLS, HeadAtlas
-from interp_core.checkpoints import Checkpoint, CheckpointError
-from interp_core.corpora import Text, TextUnavailable
+from interp_core.checkpoints import Checkpoint
+from interp_core.corpora import Text
 from interp_core.model import GPT, ModelConfig
 from interp_core.preflight import Preflight
-from interp_core.tokenizers import NumberTokenizer, UnknownCharacters
-from ui import cache, session, uploads
+from ui import cache, session, understanding
+from ui.choosing import Chosen, choose_checkpoint
 from ui.progress import with_progress
+from ui.texts import choose_text, own_samples
 
-FIRST = "shakespeare"  # the checkpoint that the app opens on
-LAST = "last"  # not a snapshot: the checkpoint itself
-OWN = corpora.OWN_SAMPLES
-PASTE = "paste your own"
-TEXT_HELP = (
-    "own-samples: windows drawn from the checkpoint itself at temperature 1; the first token comes from what it writes in "
-    "the long run. repeats, periodic, alphabet, successors: random sequences with a known structure."
-)
-SYNTHETIC_WINDOWS = 512
 DONOR_WINDOWS = 64  # of the training part
 TOKENS = FEW_TOKENS, SOME_TOKENS, MANY_TOKENS, MOST_TOKENS = "2048", "4096", "8192", "16384"  # where tokens are counted
 FEWEST_WINDOWS, MOST_WINDOWS, WINDOWS = 8, 128, 32
@@ -59,7 +51,7 @@ class Bench:
 
     def heads_on_own_samples(self) -> HeadAtlas:
         """The atlas over as many windows of the checkpoint's own samples."""
-        text = _own_samples(self.checkpoint)
+        text = own_samples(self.checkpoint)
         context = self.windows.shape[1] - 1
         count = min(len(self.windows), corpora.count_windows(text.validation, context))
         windows = corpora.windows(text.validation, context, count, self.seed)
@@ -81,7 +73,14 @@ class Bench:
     def preflight(self) -> Preflight:
         """The pre-flight report of this checkpoint on this text."""
         checkpoint, text = self.checkpoint, self.text
-        return cache.preflight_report(checkpoint.sha256, self.windows_hash, self.seed, checkpoint, text, self.windows)
+        return cache.preflight_report(
+            checkpoint.sha256 + checkpoint.tokenizer.identity,
+            self.windows_hash,
+            self.seed,
+            checkpoint,
+            text,
+            self.windows,
+        )
 
     def donors(self) -> Donors:
         """What the parts write on windows of the training part: what replaces them when they are taken away."""
@@ -123,34 +122,49 @@ def open_bench(by_tokens: str | None = None) -> Bench:
         by_tokens: how many tokens are read unless the visitor says otherwise, where these and not the windows are counted.
     """
     with st.sidebar:
-        checkpoint, path = _choose_checkpoint()
-        context = window_length(checkpoint.model.config)
-        if context < FEWEST_TOKENS:
-            st.error(
-                f"This checkpoint reads {context} tokens at most, and {FEWEST_TOKENS} are the least to tell heads apart."
-            )
-            st.stop()
-        text = _choose_text(checkpoint)
-        available = corpora.count_windows(text.validation, context)
-        if available < FEWEST_WINDOWS:
-            st.error(
-                f"The validation part of {text.name} holds {available} windows of {context + 1} tokens, and "
-                f"{FEWEST_WINDOWS} are the least for an interval. Going on with samples of the checkpoint: give a longer text."
-            )
-            text = _own_samples(checkpoint)
-            available = corpora.count_windows(text.validation, context)
-        left, right = st.columns([3, 2])
-        with left:
-            count = _choose_tokens(context, available, by_tokens) if by_tokens else _choose_windows(context, available)
-        seed = right.number_input(
-            "Seed", 0, 9999, 0, key=session.SEED, bind="query-params", help="Which windows are drawn."
-        )
-        windows = corpora.windows(text.validation, context, count, int(seed))
-        bench = Bench(checkpoint, path, text, windows, cache.digest(windows), int(seed))
-        _draw_preflight(bench.preflight())
+        chosen = choose_checkpoint()
+        text = choose_text(chosen.checkpoint, chosen.asks)
+        bench = _draw_windows(chosen, text, by_tokens)
+        if bench is not None and not chosen.asks:
+            understanding.draw_report(bench.checkpoint, bench.preflight())
+            understanding.review(bench.checkpoint, bench.windows, bench.seed)
+    if bench is None or chosen.asks:
+        windows, seed = (None, 0) if bench is None else (bench.windows, bench.seed)
+        understanding.ask_heads(chosen.checkpoint, text, windows, seed)
+        st.stop()
     if bench.preflight().healthy is False:
         st.warning(f"**Before you believe anything below:** {bench.preflight().verdict}")
     return bench
+
+
+def _draw_windows(chosen: Chosen, text: Text | None, by_tokens: str | None) -> Bench | None:
+    """How much is read, and where; None while nothing can be, because the number of heads is not known."""
+    context = window_length(chosen.checkpoint.model.config)
+    if context < FEWEST_TOKENS:
+        st.error(
+            f"This checkpoint reads {context} tokens at most, and {FEWEST_TOKENS} are the least to tell heads apart."
+        )
+        st.stop()
+    available = corpora.count_windows(text.validation, context) if text is not None else 0
+    if text is not None and available < FEWEST_WINDOWS:
+        st.error(
+            f"The validation part of {text.name} holds {available} windows of {context + 1} tokens, and "
+            f"{FEWEST_WINDOWS} are the least for an interval. "
+            + ("" if chosen.asks else "Going on with samples of the checkpoint: ")
+            + "give a longer text."
+        )
+        text = None if chosen.asks else own_samples(chosen.checkpoint)
+        available = corpora.count_windows(text.validation, context) if text is not None else 0
+    if text is None:
+        return None
+    left, right = st.columns([3, 2])
+    with left:
+        count = _choose_tokens(context, available, by_tokens) if by_tokens else _choose_windows(context, available)
+    seed = right.number_input(
+        "Seed", 0, 9999, 0, key=session.SEED, bind="query-params", help="Which windows are drawn."
+    )
+    windows = corpora.windows(text.validation, context, count, int(seed))
+    return Bench(chosen.checkpoint, chosen.path, text, windows, cache.digest(windows), int(seed))
 
 
 def _choose_windows(context: int, available: int) -> int:
@@ -174,155 +188,3 @@ def _choose_tokens(context: int, available: int, usual: str) -> int:
 def window_length(config: ModelConfig) -> int:
     """Tokens of a window: the context, or as many as leave all heads' patterns room in memory."""
     return min(config.context, math.isqrt(MOST_CELLS // (config.layers * config.heads)))
-
-
-def _draw_preflight(report: Preflight) -> None:
-    sick = report.healthy is False
-    with st.popover(
-        "Pre-flight: look here first" if sick else "Pre-flight report",
-        icon=":material/error:" if sick else ":material/fact_check:",
-    ):
-        st.markdown(f"**{report.verdict}**")
-        st.caption(f"Loss on {report.windows} disjoint windows of the validation part, with 95% intervals.")
-        st.dataframe(report.losses.round(3), hide_index=True)
-        st.caption("What was understood of the checkpoint, and from where.")
-        st.dataframe(report.facts, hide_index=True)
-
-
-def _choose_checkpoint() -> tuple[Checkpoint, Path | None]:
-    """The chosen checkpoint, or the chosen snapshot of its training, and its file."""
-    found = [*checkpoints.find(session.FOLDER), *checkpoints.find_runs(session.RUNS)]
-    paths = {path.stem: path for path in found}
-    brought = st.session_state.get(session.UPLOADS, {})
-    names = sorted(paths, key=lambda name: (name != FIRST, found.index(paths[name]))) + list(brought)
-    if not names:
-        st.error(f"No checkpoint lies in {session.FOLDER.name}/. Put one there (.pt), or bring your own below.")
-        uploads.draw()
-        st.stop()
-    asked = st.query_params.get(session.CHECKPOINT)
-    if asked is not None and asked not in names:
-        st.warning(f"The link asks for the checkpoint {asked}, which is not here: bring it below. Showing {names[0]}.")
-    which, when = st.columns([3, 2])
-    name = which.selectbox(
-        "Checkpoint", names, key=session.CHECKPOINT, bind="query-params", on_change=session.forget_head
-    )
-    name = name or names[0]
-    if name in paths:
-        with when:
-            paths[name] = _choose_step(paths[name])
-    checkpoint = _load(name, paths, brought, names)
-    config = checkpoint.model.config
-    st.caption(
-        f"{checkpoint.model.count():,} parameters · {config.layers} × {config.heads} heads · d = {config.d_model} · "
-        f"T = {config.context} · V = {config.d_vocab} · {checkpoint.short_hash}"
-    )
-    uploads.draw()
-    return checkpoint, paths.get(name)
-
-
-def _choose_step(path: Path) -> Path:
-    """One of the snapshots of a checkpoint's training, or the checkpoint itself."""
-    snapshots = run_files.snapshots(path)
-    options = [LAST, *(f"{step}" for step in snapshots)]
-    if len(options) == 1:
-        return path
-    asked = st.query_params.get(session.STEP)
-    if asked is not None and asked not in options:
-        st.warning(f"No snapshot at step {asked}: showing the last.")
-    step = st.selectbox(
-        "At step", options, key=session.STEP, bind="query-params", on_change=session.forget_head,
-        help="Snapshots of its training: the same page, earlier in the life of the model.",
-    )  # fmt: skip
-    return path if step is None or step == LAST else snapshots[int(step)]
-
-
-def _load(name: str, paths: dict[str, Path], brought: dict, names: list[str]) -> Checkpoint:
-    """The named checkpoint, or the first that can be read, with a word about the one that cannot."""
-    for candidate in (name, *(other for other in names if other != name)):
-        try:
-            if candidate in brought:
-                return brought[candidate].load()
-            return cache.checkpoint_of(paths[candidate])
-        except (CheckpointError, OSError) as error:
-            st.error(f"{candidate}: {error}")
-    st.stop()
-
-
-def _choose_text(checkpoint: Checkpoint) -> Text:
-    brought = st.session_state.get(session.TEXTS, {})
-    options = [OWN, *corpora.NAMES, *synthetic.KINDS, *brought, PASTE]
-    trained_on = checkpoint.card.get("text", {}).get("name") or checkpoint.vocabulary_source
-    known = trained_on in brought or trained_on in synthetic.KINDS or corpora.is_local(trained_on)
-    default = trained_on if known else OWN
-    name = st.selectbox("Text", options, options.index(default), key=session.TEXT, bind="query-params", help=TEXT_HELP)
-    try:
-        text = _text(name, checkpoint, brought)
-    except (TextUnavailable, UnknownCharacters, ValueError) as error:
-        st.error(f"{error}")
-        text = _own_samples(checkpoint)
-        st.caption("Going on with samples of the checkpoint itself.")
-    dropped = f" · {text.dropped:,} characters left out" if text.dropped else ""
-    st.caption(f"{len(text):,} tokens, {len(text.validation):,} of them held out{dropped} · {text.sha256[:8]}")
-    if name == OWN and not corpora.is_local("tiny-shakespeare") and trained_on == "tiny-shakespeare":
-        st.caption(
-            ":material/cloud_off: tiny Shakespeare is not on this machine, so the checkpoint's own samples are read. "
-            "Fetch it once (1.1 MB), or set LOUPE_DATA to a folder that holds it."
-        )
-        st.button("Fetch tiny Shakespeare", on_click=fetch)
-    return text
-
-
-def _text(name: str, checkpoint: Checkpoint, brought: dict[str, str]) -> Text:
-    if name == OWN:
-        return _own_samples(checkpoint)
-    if name in synthetic.KINDS:
-        config = checkpoint.model.config
-        return corpora.from_windows(
-            name, synthetic.KINDS[name](config.d_vocab, config.context + 1, SYNTHETIC_WINDOWS, 0)
-        )
-    if name == PASTE:
-        characters = st.text_area(
-            "Your text", key=session.PASTE, height=120, max_chars=200_000, persist_state="session"
-        )
-        if not characters:
-            raise ValueError("Paste a text above: at least a few thousand characters.")
-    elif name in brought:
-        characters = brought[name]
-    elif corpora.is_local(name):
-        characters = cache.characters(name)
-    else:
-        st.button("Fetch tiny Shakespeare", on_click=fetch)
-        raise TextUnavailable("tiny Shakespeare is not on this machine: fetch it once (1.1 MB), or set LOUPE_DATA.")
-    return _encoded(name, characters, checkpoint)
-
-
-def _encoded(name: str, characters: str, checkpoint: Checkpoint) -> Text:
-    """The text in the checkpoint's tokens; characters it does not know are left out only if the visitor says so."""
-    tokenizer = checkpoint.tokenizer
-    vocabulary = (
-        "" if isinstance(tokenizer, NumberTokenizer) else "".join(tokenizer.label(t) for t in range(tokenizer.size))
-    )
-    key = (name, cache.text_hash(characters), vocabulary)
-    try:
-        return cache.text(*key, False, characters, tokenizer)
-    except UnknownCharacters as error:
-        share = sum(error.counts.values()) / len(characters)
-        if not st.checkbox(f"Leave out what it does not know ({share:.1%} of the text)", key=session.DROP):
-            raise
-        return cache.text(*key, True, characters, tokenizer)
-
-
-def _own_samples(checkpoint: Checkpoint) -> Text:
-    return with_progress(
-        "Drawing samples from the checkpoint",
-        lambda tell: cache.own_samples(checkpoint.sha256, 0, checkpoint.model, tell),
-    )
-
-
-def fetch() -> None:
-    """Brings tiny Shakespeare to this machine, or says why not."""
-    try:
-        corpora.read("tiny-shakespeare")
-        st.session_state[session.TEXT] = "tiny-shakespeare"
-    except TextUnavailable as error:
-        st.toast(str(error), icon=":material/cloud_off:")

@@ -4,9 +4,9 @@ A hundred visitors who open the same view cost one computation, because concurre
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -47,7 +47,7 @@ from interp_core.plans import Plan, Recipe
 from interp_core.preflight import Preflight
 from interp_core.sae_files import Trained
 from interp_core.text_copying import Counterfactual, Repeated
-from interp_core.tokenizers import CharTokenizer, Tokenizer
+from interp_core.tokenizers import NumberTokenizer, Tokenizer
 from ui.progress import Progress
 
 T = TypeVar("T")
@@ -67,15 +67,16 @@ def digest(tensor: Tensor) -> str:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def checkpoint_file(path: str, stamp: str) -> Checkpoint:
-    """A checkpoint of the folder; `stamp` changes when the file or its card does."""
-    return checkpoints.load(Path(path))
+def checkpoint_file(path: str, stamp: str, answers: str, _answers: Mapping[str, Any]) -> Checkpoint:
+    """A checkpoint of the folder; `stamp` changes when the file or its papers do."""
+    return checkpoints.load(Path(path), answers=_answers)
 
 
-def checkpoint_of(path: Path) -> Checkpoint:
-    """A checkpoint of the folder as it is now: file and card."""
-    stamps = [p.stat() for p in (path, path.with_suffix(".json")) if p.is_file()]
-    return checkpoint_file(str(path), str([(s.st_mtime_ns, s.st_size) for s in stamps]))
+def checkpoint_of(path: Path, answers: Mapping[str, Any] | None = None) -> Checkpoint:
+    """A checkpoint of the folder as it is now, file and papers, read with the visitor's answers."""
+    parts = sorted(path.iterdir()) if path.is_dir() else [path, path.with_suffix(".json")]
+    stamps = [(part.stat().st_mtime_ns, part.stat().st_size) for part in parts if part.is_file()]
+    return checkpoint_file(str(path), str(stamps), str(sorted((answers or {}).items())), answers or {})
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -90,8 +91,8 @@ def autoencoder_of(path: Path) -> Trained:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def checkpoint_upload(sha256: str, vocabulary: str, _read: Callable[[], Checkpoint]) -> Checkpoint:
-    """A checkpoint that a visitor brought, by the hashes of its bytes and its vocabulary."""
+def checkpoint_upload(key: str, _read: Callable[[], Checkpoint]) -> Checkpoint:
+    """A checkpoint that a visitor brought, by the hashes of its bytes and papers, and the answers."""
     return _read()
 
 
@@ -258,19 +259,18 @@ def formation_of(path: Path, half: int) -> pd.DataFrame:
 
 
 @st.cache_data(max_entries=200, show_spinner=False)
-def sample(path: str, stamp: int, length: int) -> str:
-    """A text by one snapshot, begun with a line break where it knows one; always of the same random numbers."""
-    checkpoint = checkpoint_of(Path(path))
-    first = (
-        checkpoint.tokenizer.encode("\n", "drop") if isinstance(checkpoint.tokenizer, CharTokenizer) else torch.zeros(0)
-    )
-    prompt = first[None] if len(first) else torch.zeros(1, 1, dtype=torch.long)
-    return checkpoint.tokenizer.decode(samples.generate(checkpoint.model, prompt, length)[0, 1:].tolist())
+def written(key: str, length: int, _checkpoint: Checkpoint) -> str:
+    """A text by a checkpoint, begun with a line break where it knows one; always of the same random numbers."""
+    tokenizer = _checkpoint.tokenizer
+    first = torch.zeros(0) if isinstance(tokenizer, NumberTokenizer) else tokenizer.encode("\n", "drop")
+    prompt = first[None, -1:] if len(first) else torch.zeros(1, 1, dtype=torch.long)
+    return tokenizer.decode(samples.generate(_checkpoint.model, prompt, length)[0, 1:].tolist())
 
 
-def sample_of(path: Path, length: int) -> str:
+def written_at(path: Path, length: int) -> str:
     """A text by one snapshot as it is now."""
-    return sample(str(path), path.stat().st_mtime_ns, length)
+    checkpoint = checkpoint_of(path)
+    return written(f"{checkpoint.sha256} {checkpoint.tokenizer.identity}", length, checkpoint)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

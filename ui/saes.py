@@ -73,10 +73,11 @@ def start(plan: Plan, bench: Bench, name: str) -> Job:
     session.RUNS.mkdir(parents=True, exist_ok=True)
     folder, given = Path(jobs.FOLDER), {}
     plan = replace(plan, out=folder / f"{name}{sae_files.ENDING}", of=bench.checkpoint.sha256, text=bench.text.name)
-    if bench.text.name not in corpora.NAMES or bench.text.dropped:
+    with_it = bench.path is not None and not bench.checkpoint.answers and bench.checkpoint.vocabulary_source == "card"
+    if bench.text.name not in corpora.NAMES or bench.text.dropped or not with_it:
         given["tokens.safetensors"] = sae_job.write_tokens(bench.text)
         plan = replace(plan, tokens=folder / "tokens.safetensors")
-    if bench.path is not None:
+    if bench.path is not None and with_it:
         plan = replace(plan, checkpoint=bench.path.resolve())
     else:
         given |= _packed(bench)

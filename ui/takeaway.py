@@ -10,10 +10,11 @@ import pandas as pd
 import streamlit as st
 
 from interp_core import corpora, synthetic
-from interp_core.tokenizers import CharTokenizer
+from interp_core.tokenizers import CharTokenizer, SubwordTokenizer
 from ui import cache, session, uploads
-from ui.bench import OWN, PASTE, SYNTHETIC_WINDOWS, Bench
+from ui.bench import Bench
 from ui.charts.theme import svg
+from ui.texts import OWN, PASTE, SYNTHETIC_WINDOWS
 
 KNOWN_TEXTS = (OWN, *corpora.NAMES, *synthetic.KINDS)
 BENCH_KEYS = (session.CHECKPOINT, session.STEP, session.TEXT, session.WINDOWS, session.SEED)
@@ -84,13 +85,22 @@ def load_lines(bench: Bench, *techniques: str) -> str:
 
 
 def _checkpoint_call(bench: Bench) -> str:
-    if bench.path is not None:
-        return f"checkpoints.load({shown_path(bench.path)!r})"
-    name = bench.checkpoint.name.removesuffix(uploads.YOURS)
-    if not isinstance(bench.checkpoint.tokenizer, CharTokenizer):
-        return f"checkpoints.load({f'{name}.pt'!r})"
-    characters = "".join(bench.checkpoint.tokenizer.vocabulary)
-    return f"checkpoints.load({f'{name}.pt'!r}, checkpoints.Vocabulary(tuple({characters!r}), 'here'))"
+    checkpoint = bench.checkpoint
+    upload = st.session_state.get(session.UPLOADS, {}).get(checkpoint.name)
+    given = [repr(shown_path(bench.path) if bench.path is not None else upload.file if upload else checkpoint.name)]
+    named = checkpoint.vocabulary_source not in ("card", "the checkpoint's own file") and not (upload and upload.packed)
+    if isinstance(checkpoint.tokenizer, CharTokenizer) and named:
+        characters = "".join(checkpoint.tokenizer.vocabulary)
+        given.append(f"checkpoints.Vocabulary(tuple({characters!r}), 'here')")
+    elif isinstance(checkpoint.tokenizer, SubwordTokenizer) and upload and not upload.packed:
+        given.append("checkpoints.read_vocabulary(open('tokenizer.json', 'rb').read(), 'tokenizer.json')")
+    answers = dict(checkpoint.answers)
+    if upload and not upload.packed and upload.papers.settings:  # the file alone does not say what its config said
+        config = checkpoint.model.config
+        answers = {name: getattr(config, name) for name in ("heads", "activation", "norm_eps", "score_scale")} | answers
+    if answers:
+        given.append(f"answers={answers!r}")
+    return f"checkpoints.load({', '.join(given)})"
 
 
 def shown_path(path: Path) -> str:

@@ -171,7 +171,8 @@ def _check_buffer(layout: Layout, key: str, value: Tensor) -> None:
 def theirs(ours: str, layout: Layout) -> str:
     """What a layout calls one of our weights."""
     for theirs, template in layout.keys.items():
-        found = _match(ours, (template.replace("qkv", "query"),)) if "{" in template else None
+        name = re.sub(r"\.(query|key|value)\.", ".qkv.", ours) if ".qkv." in template else ours
+        found = _match(name, (template,)) if "{" in template else None
         if found or ours == template:
             places = {"l": "0", "p": "weight", "h": "0", **(found[1] if found else {})}
             return theirs.format(**places)

@@ -143,7 +143,9 @@ def test_a_run_from_the_form_to_the_other_pages_and_home(page: AppTest, monkeypa
         "circuit/circuit/step-000030.pt",
     } <= set(packed.namelist())
     read = checkpoints.read(
-        packed.read("circuit/circuit.pt"), "circuit", json.loads(packed.read("circuit/circuit.json"))
+        packed.read("circuit/circuit.pt"),
+        "circuit",
+        checkpoints.Papers(card=json.loads(packed.read("circuit/circuit.json"))),
     )
     assert read.card["step"] == 60
     atlas = app.switch_page("pages/atlas.py").run()

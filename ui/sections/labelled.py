@@ -204,9 +204,8 @@ def marks_of(bench: Bench, name: str, pattern: str | None = None) -> np.ndarray:
     part, tokenizer = bench.text.validation, bench.checkpoint.tokenizer
     count, context = len(bench.windows), bench.windows.shape[1] - 1
     places = corpora.window_offsets(part, context, count, bench.seed)[:, None] + torch.arange(context)
-    vocabulary = "".join(tokenizer.label(token) for token in range(tokenizer.size))
     asked = pattern if pattern is not None else NAMED[name].pattern
-    return cache.labels(asked, bench.text.sha256, vocabulary, part, tokenizer)[places.numpy()]
+    return cache.labels(asked, bench.text.sha256, tokenizer.identity, part, tokenizer)[places.numpy()]
 
 
 def _source(name: str, pattern: str | None) -> str:

@@ -13,7 +13,7 @@ from interp_core.model import ModelConfig
 from interp_core.plans import Plan, Recipe
 from interp_core.tokenizers import CharTokenizer
 from ui import cache, runs, session, uploads, wording
-from ui.bench import PASTE, fetch
+from ui.texts import PASTE, fetch
 
 SHAKESPEARE = "tiny-shakespeare"
 HERE = Path("run.pt")  # stands for the run's own file

@@ -291,7 +291,7 @@ def _atlas(watch: Watch, step: int) -> HeadAtlas:
 def draw_sample(watch: Watch, step: int) -> None:
     """What the model writes at a step, always from the same random numbers."""
     st.caption(f"What it writes at step {step:,}:")
-    st.code(cache.sample_of(watch.snapshots[step], SAMPLE), language=None, wrap_lines=True, height=170)
+    st.code(cache.written_at(watch.snapshots[step], SAMPLE), language=None, wrap_lines=True, height=170)
 
 
 def draw_links(watch: Watch, step: int | None) -> None:
