@@ -8,6 +8,7 @@ A sweep never computes below the part that it takes away: the change of what a h
 stream behind its attention (contributions of heads are additive), and the forward pass goes on from there.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from interp_core import edits
 from interp_core.head_scores import output_weights
-from interp_core.model import GPT, Edits, ModelConfig, Trace, forward, next_token_losses
+from interp_core.model import GPT, Edits, ModelConfig, Trace, batch_of, forward, next_token_losses
 from interp_core.statistics import Interval, interval, mean_interval
 
 Mode = Literal["zero", "mean", "resample"]
@@ -99,7 +100,9 @@ def parts(config: ModelConfig, kinds: Iterable[str] = ("head", "attention", "mlp
 def gather_donors(model: GPT, windows: Int[Tensor, "window pos_plus_1"]) -> Donors:
     """Runs the model on training windows and keeps what each part wrote, and its mean at each position."""
     taps = sorted({part.site for part in parts(model.config)})
-    traces = [forward(model, batch[:, :-1], taps, stop_early=True) for batch in windows.split(_batch(windows))]
+    traces = [
+        forward(model, batch[:, :-1], taps, stop_early=True) for batch in windows.split(_batch(model.config, windows))
+    ]
     samples = {site: torch.cat([trace[site] for trace in traces]) for site in taps}
     return Donors(samples, {site: value.mean(0, keepdim=True) for site, value in samples.items()})
 
@@ -152,9 +155,9 @@ def sweep(
     """
     chosen = parts(model.config) if ablated is None else ablated
     plan = [(part, mode) for mode in modes for part in chosen]
-    size, rows = _batch(windows), assign(donors, len(windows), seed)
+    size, rows = _batch(model.config, windows), assign(donors, len(windows), seed)
     effects, divergences, intact = [], [], []
-    for done, (batch, donor_rows) in enumerate(zip(windows.split(size), rows.split(size), strict=True)):
+    for batch, donor_rows in zip(windows.split(size), rows.split(size), strict=True):
         base = forward(model, batch[:, :-1], _cached_sites(model.config))
         losses, log_p = _window_losses(base.logits, batch), base.logits.log_softmax(-1)
         for part, mode in plan:
@@ -162,9 +165,9 @@ def sweep(
             logits = _from(model, base, site, change)
             effects.append(_window_losses(logits, batch) - losses)
             divergences.append(_divergence(log_p, logits))
+            if progress:
+                progress(len(effects) / len(plan) / math.ceil(len(windows) / size))
         intact.append(losses)
-        if progress:
-            progress(min(1.0, (done + 1) * size / len(windows)))
     joined, kl = (_by_row(values, len(plan)) for values in (effects, divergences))
     return Sweep(_table(plan, joined, kl, seed), joined, torch.cat(intact).numpy(), seed)
 
@@ -269,8 +272,10 @@ def _by_row(values: list[Tensor], rows: int) -> Float[np.ndarray, "row window"]:
     return np.concatenate([torch.stack(values[i : i + rows]).numpy() for i in range(0, len(values), rows)], axis=1)
 
 
-def _batch(windows: Tensor) -> int:
-    return max(1, BATCH_TOKENS // (windows.shape[1] - 1))
+def _batch(config: ModelConfig, windows: Tensor) -> int:
+    """Windows read at once: what stays in the processor's cache, and a fourth of the logits that memory has room for."""
+    length = windows.shape[1] - 1
+    return max(1, min(BATCH_TOKENS // length, batch_of(config, 4 * length)))
 
 
 def _table(plan: Sequence[tuple[Part, Mode]], effects: np.ndarray, kl: np.ndarray, seed: int) -> pd.DataFrame:
@@ -297,7 +302,7 @@ def set_effect(
     seed: int = 0,
 ) -> Float[np.ndarray, "window"]:
     """Increase of each window's mean loss when a whole set of parts is taken away together. Nats."""
-    size, rows, chosen, found = _batch(windows), assign(donors, len(windows), seed), list(ablated), []
+    size, rows, chosen, found = _batch(model.config, windows), assign(donors, len(windows), seed), list(ablated), []
     for batch, donor_rows in zip(windows.split(size), rows.split(size), strict=True):
         made = edits_for(chosen, mode, donors, donor_rows)
         intact = _window_losses(forward(model, batch[:, :-1]).logits, batch)
@@ -333,7 +338,7 @@ def pairs(
             f"{len(heads)} heads make {len(couples):,} pairs: at most {MOST_PAIRED_HEADS} heads are paired, "
             "choose a smaller model"
         )
-    size, rows = _batch(windows), assign(donors, len(windows), seed)
+    size, rows = _batch(model.config, windows), assign(donors, len(windows), seed)
     alone, joint = [], []
     for done, (batch, donor_rows) in enumerate(zip(windows.split(size), rows.split(size), strict=True)):
         base = forward(model, batch[:, :-1], _cached_sites(model.config))

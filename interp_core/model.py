@@ -190,9 +190,9 @@ class Cache:
     length: int = 0
 
     @classmethod
-    def empty(cls, config: ModelConfig, batch: int) -> "Cache":
-        """Room for `config.context` positions of `batch` sequences."""
-        shape = (batch, config.context, config.heads, config.d_head)
+    def empty(cls, config: ModelConfig, batch: int, room: int | None = None) -> "Cache":
+        """Room for `room` positions of `batch` sequences, at most and by default `config.context`."""
+        shape = (batch, min(config.context, room or config.context), config.heads, config.d_head)
         keys, values = ([torch.zeros(shape) for _ in range(config.layers)] for _ in "kv")
         return cls(keys, values)
 
@@ -362,4 +362,4 @@ def next_token_losses(
     logits: Float[Tensor, "window pos d_vocab"], targets: Int[Tensor, "window pos"]
 ) -> Float[Tensor, "window pos"]:
     """Cross-entropy of each target under the logits at its place, in nats."""
-    return F.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)

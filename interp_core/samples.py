@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp_core.model import GPT, Cache, Edits, forward
+from interp_core.model import GPT, Cache, Edits, batch_of, forward
 
 BATCH_TOKENS = 8192  # drawn side by side
 PILOTS = 32  # windows from which the distribution of first tokens is estimated
@@ -47,7 +47,8 @@ def generate(
         raise ValueError(f"temperature {temperature} and top_k {top_k}: expected 0 or more, and 1 or more")
     context = model.config.context
     generator = torch.Generator().manual_seed(seed)
-    cache = Cache.empty(model.config, len(prompt)) if use_cache and not edits else None
+    room = prompt.shape[1] + new
+    cache = Cache.empty(model.config, len(prompt), room) if use_cache and not edits else None
     tokens = prompt
     for _ in range(new):
         if cache is not None and tokens.shape[1] <= context:
@@ -59,33 +60,38 @@ def generate(
 
 
 @torch.no_grad()
-def first_token_distribution(model: GPT, seed: int) -> Float[Tensor, "d_vocab"]:
+def first_token_distribution(model: GPT, seed: int, length: int | None = None) -> Float[Tensor, "d_vocab"]:
     """What this checkpoint writes in the long run: its mean prediction in the second half of windows begun uniformly.
 
-    Own samples draw their first token from it, because a model says nothing of how a text begins.
+    Own samples draw their first token from it, because a model says nothing of how a text begins. Windows have `length`
+    tokens, the context by default.
     """
-    config = model.config
+    config, length = model.config, length or model.config.context
     begun = torch.randint(config.d_vocab, (PILOTS, 1), generator=torch.Generator().manual_seed(seed))
-    pilots = generate(model, begun, config.context - 1, seed=seed)
-    return forward(model, pilots).logits[:, config.context // 2 :].softmax(-1).mean((0, 1))
+    pilots = generate(model, begun, length - 1, seed=seed)
+    parts = pilots.split(batch_of(config, length))
+    shares = [forward(model, part).logits[:, length // 2 :].softmax(-1).sum((0, 1)) for part in parts]
+    return torch.stack(shares).sum(0) / (len(pilots) * (length - length // 2))
 
 
 @torch.no_grad()
 def own_windows(
-    model: GPT, count: int, seed: int, progress: Callable[[float], None] | None = None
+    model: GPT, count: int, seed: int, progress: Callable[[float], None] | None = None, length: int | None = None
 ) -> Int[Tensor, "window pos_plus_1"]:
-    """Windows of `context` + 1 tokens, each drawn from scratch at temperature 1 without top-k.
+    """Windows of `length` + 1 tokens, by default of the context's, each drawn from scratch at temperature 1 without top-k.
 
     The first token comes from `first_token_distribution`, every other from the model given all before it in the window;
     the last is a target only. Under its own samples a model's mean loss is its entropy, and the loss that an ablation
     adds is, in expectation, the KL divergence from the intact to the ablated model.
     """
-    generator = torch.Generator().manual_seed(seed)
-    first = torch.multinomial(first_token_distribution(model, seed), count, replacement=True, generator=generator)
+    generator, length = torch.Generator().manual_seed(seed), length or model.config.context
+    first = torch.multinomial(
+        first_token_distribution(model, seed, length), count, replacement=True, generator=generator
+    )
     parts = []
-    batch = max(1, BATCH_TOKENS // model.config.context)
+    batch = max(1, BATCH_TOKENS // length)
     for done, prompt in enumerate(first[:, None].split(batch)):
-        parts.append(generate(model, prompt, model.config.context, seed=seed + 1 + done))
+        parts.append(generate(model, prompt, length, seed=seed + 1 + done))
         if progress:
             progress(min(1.0, (done + 1) * batch / count))
     return torch.cat(parts)

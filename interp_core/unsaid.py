@@ -67,10 +67,12 @@ def effects(
     windows: Int[Tensor, "window pos_plus_1"],
     seed: int = 0,
     progress: Callable[[float], object] = lambda share: None,
+    against_lowest: bool = False,
 ) -> pd.DataFrame:
     """The loss of the same weights under each choice for a field, in nats, and its paired change from the present choice.
 
-    Intervals are over windows. Columns: `COLUMNS`; `value` is the field's value of a choice.
+    Intervals are over windows. Columns: `COLUMNS`; `value` is the field's value of a choice. With `against_lowest` the change
+    is from the choice of the lowest loss: where there is no present choice, only a stopgap.
 
     Raises:
         ValueError: as `options`, or fewer than two windows.
@@ -82,7 +84,8 @@ def effects(
     for done, (choice, value) in enumerate(choices.items()):
         means[choice] = token_losses(with_answers(model, {field: value}), windows).double().mean(1).numpy()
         progress((done + 1) / len(choices))
-    now = means[next(choice for choice, value in choices.items() if value == present)]
+    lowest = min(means, key=lambda choice: means[choice].mean())
+    now = means[lowest if against_lowest else next(c for c, value in choices.items() if value == present)]
     rows = []
     for choice, values in means.items():
         nats, change = interval(values, seed), interval(values - now, seed)
@@ -94,6 +97,6 @@ def effects(
 
 
 def suggestion(found: pd.DataFrame) -> tuple[str, bool]:
-    """The choice of the lowest loss, and whether it is clearly lower than every other: by more than its intervals overlap."""
+    """Of the changes from the lowest loss: its choice, and whether every other is clearly higher on the same windows."""
     best, *others = found.sort_values("nats").itertuples()
-    return str(best.choice), all(float(str(other.low)) > float(str(best.high)) for other in others)
+    return str(best.choice), all(float(str(other.change_low)) > 0 for other in others)

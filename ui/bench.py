@@ -1,6 +1,5 @@
 """The sidebar: which checkpoint, which text, how many windows. Every page begins with `open_bench`."""
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,18 +7,19 @@ import pandas as pd
 import streamlit as st
 from torch import Tensor
 
-from interp_core import corpora
+from interp_core import ablation, corpora
 from interp_core.ablation import Donors, Mode, Sweep
-from interp_core.atlas import FEWEST_TOKENS, MOST_CELLS, HeadAtlas
+from interp_core.atlas import FEWEST_TOKENS, HeadAtlas
 from interp_core.checkpoints import Checkpoint
 from interp_core.corpora import Text
-from interp_core.model import GPT, ModelConfig
+from interp_core.model import GPT
 from interp_core.preflight import Preflight
-from ui import cache, session, understanding
+from ui import cache, effort, session, understanding
 from ui.choosing import Chosen, choose_checkpoint
-from ui.progress import with_progress
+from ui.progress import when_asked, with_progress
 from ui.texts import choose_text, own_samples
 
+ABOVE = 0.55  # share of a pass that is computed again when a part is taken away, on average
 DONOR_WINDOWS = 64  # of the training part
 TOKENS = FEW_TOKENS, SOME_TOKENS, MANY_TOKENS, MOST_TOKENS = "2048", "4096", "8192", "16384"  # where tokens are counted
 FEWEST_WINDOWS, MOST_WINDOWS, WINDOWS = 8, 128, 32
@@ -45,14 +45,19 @@ class Bench:
             f"({self.text.sha256[:8]}), validation part · {count} disjoint windows of {length - 1} tokens · seed {self.seed}"
         )
 
+    @property
+    def key(self) -> str:
+        """Names what is measured: checkpoint, windows, seed."""
+        return f"{self.checkpoint.sha256} {self.windows_hash} {self.seed}"
+
     def heads(self) -> HeadAtlas:
         """The atlas of this checkpoint over these windows."""
         return self._atlas(self.checkpoint.sha256, self.checkpoint.model, self.windows, self.windows_hash)
 
     def heads_on_own_samples(self) -> HeadAtlas:
         """The atlas over as many windows of the checkpoint's own samples."""
-        text = own_samples(self.checkpoint)
         context = self.windows.shape[1] - 1
+        text = own_samples(self.checkpoint, context)
         count = min(len(self.windows), corpora.count_windows(text.validation, context))
         windows = corpora.windows(text.validation, context, count, self.seed)
         return self._atlas(self.checkpoint.sha256, self.checkpoint.model, windows, cache.digest(windows))
@@ -73,14 +78,16 @@ class Bench:
     def preflight(self) -> Preflight:
         """The pre-flight report of this checkpoint on this text."""
         checkpoint, text = self.checkpoint, self.text
-        return cache.preflight_report(
-            checkpoint.sha256 + checkpoint.tokenizer.identity,
-            self.windows_hash,
-            self.seed,
-            checkpoint,
-            text,
-            self.windows,
+        key = checkpoint.sha256 + checkpoint.tokenizer.identity
+        return with_progress(
+            "Does it predict this text?",
+            lambda tell: cache.preflight_report(key, self.windows_hash, self.seed, checkpoint, text, self.windows),
         )
+
+    def seconds(self, passes: float) -> float:
+        """How long so many forward passes over the windows take here."""
+        checkpoint = self.checkpoint
+        return passes * self.windows.numel() * cache.seconds_a_token(str(checkpoint.model.config), checkpoint.model)
 
     def donors(self) -> Donors:
         """What the parts write on windows of the training part: what replaces them when they are taken away."""
@@ -91,7 +98,10 @@ class Bench:
 
     def sweep(self) -> Sweep:
         """Every part taken away, in every mode."""
-        model, donors = self.checkpoint.model, self.donors()
+        model = self.checkpoint.model
+        passes = len(ablation.parts(model.config)) * len(ablation.MODES) * ABOVE
+        when_asked("Taking away every part of this model in three ways", self.seconds(passes), f"sweep {self.key}")
+        donors = self.donors()
         key = f"{self.windows_hash} {self.text.sha256}"
         return with_progress(
             f"Taking away every part of the model, on {len(self.windows)} windows",
@@ -123,8 +133,9 @@ def open_bench(by_tokens: str | None = None) -> Bench:
     """
     with st.sidebar:
         chosen = choose_checkpoint()
-        text = choose_text(chosen.checkpoint, chosen.asks)
-        bench = _draw_windows(chosen, text, by_tokens)
+        length = _choose_length(chosen.checkpoint)
+        text = choose_text(chosen.checkpoint, length, chosen.asks)
+        bench = _draw_windows(chosen, text, length, by_tokens)
         if bench is not None and not chosen.asks:
             understanding.draw_report(bench.checkpoint, bench.preflight())
             understanding.review(bench.checkpoint, bench.windows, bench.seed)
@@ -137,14 +148,29 @@ def open_bench(by_tokens: str | None = None) -> Bench:
     return bench
 
 
-def _draw_windows(chosen: Chosen, text: Text | None, by_tokens: str | None) -> Bench | None:
-    """How much is read, and where; None while nothing can be, because the number of heads is not known."""
-    context = window_length(chosen.checkpoint.model.config)
-    if context < FEWEST_TOKENS:
+def _choose_length(checkpoint: Checkpoint) -> int:
+    """Tokens of a window: the context, unless the model is too large to read so much at once."""
+    model = checkpoint.model
+    longest, usual = effort.longest_window(model), effort.usual_window(model)
+    if longest < FEWEST_TOKENS:
         st.error(
-            f"This checkpoint reads {context} tokens at most, and {FEWEST_TOKENS} are the least to tell heads apart."
+            f"This checkpoint reads {longest} tokens at most, and {FEWEST_TOKENS} are the least to tell heads apart."
         )
         st.stop()
+    if usual == longest:
+        return longest
+    lengths = [2**power for power in range(4, 13) if 2**power < longest]
+    options = [str(length) for length in sorted({*lengths, usual, longest})]
+    session.keep_choice(session.LENGTH, options)
+    chosen = st.select_slider(
+        "Tokens of a window", options, str(usual), key=session.LENGTH, bind="query-params",
+        help=f"Its context is {model.config.context}. The cost of most measurements grows with the length.",
+    )  # fmt: skip
+    return int(chosen)
+
+
+def _draw_windows(chosen: Chosen, text: Text | None, context: int, by_tokens: str | None) -> Bench | None:
+    """How much is read, and where; None while nothing can be, because the number of heads is not known."""
     available = corpora.count_windows(text.validation, context) if text is not None else 0
     if text is not None and available < FEWEST_WINDOWS:
         st.error(
@@ -153,13 +179,17 @@ def _draw_windows(chosen: Chosen, text: Text | None, by_tokens: str | None) -> B
             + ("" if chosen.asks else "Going on with samples of the checkpoint: ")
             + "give a longer text."
         )
-        text = None if chosen.asks else own_samples(chosen.checkpoint)
+        text = None if chosen.asks else own_samples(chosen.checkpoint, context)
         available = corpora.count_windows(text.validation, context) if text is not None else 0
     if text is None:
         return None
+    large = effort.is_large(chosen.checkpoint.model)
     left, right = st.columns([3, 2])
     with left:
-        count = _choose_tokens(context, available, by_tokens) if by_tokens else _choose_windows(context, available)
+        if by_tokens:
+            count = _choose_tokens(context, available, FEW_TOKENS if large else by_tokens)
+        else:
+            count = _choose_windows(context, available, FEWEST_WINDOWS if large else WINDOWS)
     seed = right.number_input(
         "Seed", 0, 9999, 0, key=session.SEED, bind="query-params", help="Which windows are drawn."
     )
@@ -167,10 +197,10 @@ def _draw_windows(chosen: Chosen, text: Text | None, by_tokens: str | None) -> B
     return Bench(chosen.checkpoint, chosen.path, text, windows, cache.digest(windows), int(seed))
 
 
-def _choose_windows(context: int, available: int) -> int:
+def _choose_windows(context: int, available: int, usual: int) -> int:
     most = min(MOST_WINDOWS, available)
     return st.slider(
-        "Windows", FEWEST_WINDOWS, most, min(WINDOWS, most), key=session.WINDOWS, bind="query-params",
+        "Windows", FEWEST_WINDOWS, most, min(usual, most), key=session.WINDOWS, bind="query-params",
         help=f"Stretches of {context} tokens that do not overlap, drawn from the last tenth of the text.",
     )  # fmt: skip
 
@@ -183,8 +213,3 @@ def _choose_tokens(context: int, available: int, usual: str) -> int:
         help=f"Read in windows of {context} tokens that do not overlap, drawn from the last tenth of the text.",
     )  # fmt: skip
     return min(max(int(tokens) // context, FEWEST_WINDOWS), available)
-
-
-def window_length(config: ModelConfig) -> int:
-    """Tokens of a window: the context, or as many as leave all heads' patterns room in memory."""
-    return min(config.context, math.isqrt(MOST_CELLS // (config.layers * config.heads)))

@@ -48,11 +48,10 @@ from interp_core.preflight import Preflight
 from interp_core.sae_files import Trained
 from interp_core.text_copying import Counterfactual, Repeated
 from interp_core.tokenizers import NumberTokenizer, Tokenizer
+from ui import effort
 from ui.progress import Progress
 
 T = TypeVar("T")
-OWN_TOKENS = 8192  # drawn from a checkpoint, half of them for validation
-FEWEST_SAMPLES = 16  # windows, however long
 FORMATION_SEQUENCES = 64  # on which heads are measured at every snapshot
 
 
@@ -96,6 +95,12 @@ def checkpoint_upload(key: str, _read: Callable[[], Checkpoint]) -> Checkpoint:
     return _read()
 
 
+@st.cache_data(max_entries=32, show_spinner=False)
+def seconds_a_token(shape: str, _model: GPT) -> float:
+    """How long a token takes in a forward pass of this model here."""
+    return effort.seconds_a_token(_model)
+
+
 @st.cache_resource(max_entries=4, show_spinner=False)
 def characters(name: str) -> str:
     """A named text of this machine."""
@@ -115,14 +120,10 @@ def text(name: str, text_hash: str, vocabulary: str, drop: bool, _characters: st
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def own_samples(checkpoint: str, seed: int, _model: GPT, _progress: Progress | None = None) -> Text:
-    """Windows drawn from a checkpoint itself, as a text."""
-    return corpora.from_windows("own-samples", samples.own_windows(_model, own_count(_model.config), seed, _progress))
-
-
-def own_count(config: ModelConfig) -> int:
-    """How many windows are drawn from a checkpoint."""
-    return max(FEWEST_SAMPLES, OWN_TOKENS // config.context)
+def own_samples(checkpoint: str, seed: int, length: int, _model: GPT, _progress: Progress | None = None) -> Text:
+    """Windows of `length` + 1 tokens drawn from a checkpoint itself, as a text."""
+    windows = samples.own_windows(_model, effort.own_count(_model, length), seed, _progress, length)
+    return corpora.from_windows("own-samples", windows)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

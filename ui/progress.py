@@ -9,6 +9,8 @@ from typing import TypeVar
 import streamlit as st
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 
+from ui import effort, session
+
 T = TypeVar("T")
 Progress = Callable[[float], None]
 
@@ -45,6 +47,28 @@ def with_progress(label: str, work: Callable[[Progress], T]) -> T:
     if bar is not None:
         bar.empty()
     return future.result()
+
+
+def when_asked(what: str, seconds: float, key: str) -> None:
+    """Goes on where `what` is short or was asked for; else says how long it takes, and ends the page's run here.
+
+    Args:
+        what: will be done, as the beginning of a sentence.
+        seconds: that it takes about.
+        key: names the measurement, so that it is asked for once.
+    """
+    started = st.session_state.setdefault(session.STARTED, set())
+    if seconds <= effort.PATIENCE or key in started:
+        return
+    st.info(
+        f"**{what} takes about {effort.in_words(seconds)}** here. It shows how far it is, and leaving the page stops it. "
+        "Fewer or shorter windows in the sidebar make it shorter; a smaller model, much shorter.",
+        icon=":material/hourglass_top:",
+    )
+    if st.button("Start", type="primary", key=f"start {key}"):
+        started.add(key)
+        st.rerun()
+    st.stop()
 
 
 class _Left(Exception):

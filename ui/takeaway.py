@@ -11,13 +11,13 @@ import streamlit as st
 
 from interp_core import corpora, synthetic
 from interp_core.tokenizers import CharTokenizer, SubwordTokenizer
-from ui import cache, session, uploads
+from ui import effort, session, uploads
 from ui.bench import Bench
 from ui.charts.theme import svg
 from ui.texts import OWN, PASTE, SYNTHETIC_WINDOWS
 
 KNOWN_TEXTS = (OWN, *corpora.NAMES, *synthetic.KINDS)
-BENCH_KEYS = (session.CHECKPOINT, session.STEP, session.TEXT, session.WINDOWS, session.SEED)
+BENCH_KEYS = (session.CHECKPOINT, session.STEP, session.LENGTH, session.TEXT, session.WINDOWS, session.SEED)
 
 
 def takeaway(
@@ -110,14 +110,15 @@ def shown_path(path: Path) -> str:
 
 
 def _text_call(bench: Bench) -> str:
-    name, config = bench.text.name, bench.checkpoint.model.config
+    name, model, length = bench.text.name, bench.checkpoint.model, bench.windows.shape[1] - 1
     unknown = ', "drop"' if bench.text.dropped else ""
     if name == OWN:
+        count = effort.own_count(model, length)
         return (
-            f'corpora.from_windows("{name}", samples.own_windows(checkpoint.model, {cache.own_count(config)}, seed=0))'
+            f'corpora.from_windows("{name}", samples.own_windows(checkpoint.model, {count}, seed=0, length={length}))'
         )
     if name in synthetic.KINDS:
-        drawn = f"synthetic.{name}({config.d_vocab}, {config.context + 1}, {SYNTHETIC_WINDOWS}, seed=0)"
+        drawn = f"synthetic.{name}({model.config.d_vocab}, {length + 1}, {SYNTHETIC_WINDOWS}, seed=0)"
         return f'corpora.from_windows("{name}", {drawn})'
     if name in corpora.NAMES:
         return f'corpora.load("{name}", checkpoint.tokenizer{unknown})'

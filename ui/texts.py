@@ -18,11 +18,12 @@ TEXT_HELP = (
 SYNTHETIC_WINDOWS = 512
 
 
-def choose_text(checkpoint: Checkpoint, asks: bool = False) -> Text | None:
+def choose_text(checkpoint: Checkpoint, length: int, asks: bool = False) -> Text | None:
     """The chosen text in the checkpoint's tokens; samples of the checkpoint where it cannot be read.
 
     Args:
         checkpoint: whose tokens.
+        length: tokens of a window, so long are its own samples.
         asks: whether its number of heads is unknown, so that it can draw no samples; then None where nothing can be read.
     """
     brought = st.session_state.get(session.TEXTS, {})
@@ -34,12 +35,12 @@ def choose_text(checkpoint: Checkpoint, asks: bool = False) -> Text | None:
     try:
         if name == OWN and asks:
             return None
-        text = _text(name, checkpoint, brought)
+        text = _text(name, checkpoint, brought, length)
     except (TextUnavailable, UnknownCharacters, ValueError) as error:
         st.error(f"{error}")
         if asks:
             return None
-        text = own_samples(checkpoint)
+        text = own_samples(checkpoint, length)
         st.caption("Going on with samples of the checkpoint itself.")
     dropped = f" · {text.dropped:,} characters left out" if text.dropped else ""
     st.caption(f"{len(text):,} tokens, {len(text.validation):,} of them held out{dropped} · {text.sha256[:8]}")
@@ -52,14 +53,12 @@ def choose_text(checkpoint: Checkpoint, asks: bool = False) -> Text | None:
     return text
 
 
-def _text(name: str, checkpoint: Checkpoint, brought: dict[str, str]) -> Text:
+def _text(name: str, checkpoint: Checkpoint, brought: dict[str, str], length: int) -> Text:
     if name == OWN:
-        return own_samples(checkpoint)
+        return own_samples(checkpoint, length)
     if name in synthetic.KINDS:
-        config = checkpoint.model.config
-        return corpora.from_windows(
-            name, synthetic.KINDS[name](config.d_vocab, config.context + 1, SYNTHETIC_WINDOWS, 0)
-        )
+        d_vocab = checkpoint.model.config.d_vocab
+        return corpora.from_windows(name, synthetic.KINDS[name](d_vocab, length + 1, SYNTHETIC_WINDOWS, 0))
     if name == PASTE:
         characters = st.text_area(
             "Your text", key=session.PASTE, height=120, max_chars=200_000, persist_state="session"
@@ -89,11 +88,11 @@ def _encoded(name: str, characters: str, checkpoint: Checkpoint) -> Text:
         return cache.text(*key, True, characters, tokenizer)
 
 
-def own_samples(checkpoint: Checkpoint) -> Text:
-    """Windows drawn from a checkpoint itself, as a text."""
+def own_samples(checkpoint: Checkpoint, length: int) -> Text:
+    """Windows of `length` + 1 tokens drawn from a checkpoint itself, as a text."""
     return with_progress(
         "Drawing samples from the checkpoint",
-        lambda tell: cache.own_samples(checkpoint.sha256, 0, checkpoint.model, tell),
+        lambda tell: cache.own_samples(checkpoint.sha256, 0, length, checkpoint.model, tell),
     )
 
 

@@ -77,13 +77,17 @@ def ask_heads(checkpoint: Checkpoint, text: Text | None, windows: Tensor | None,
                 icon=":material/arrow_back:",
             )
         else:
-            found = _effects(checkpoint, "heads", windows, seed)
+            found = _effects(checkpoint, "heads", windows, seed, against_lowest=True)
             best, clear = unsaid.suggestion(found)
             st.altair_chart(charts.losses(found, best), alt="Loss for every number of heads.")
             st.caption(
                 f"Loss of the same weights read with each number of heads, with 95% intervals over {len(windows)} disjoint "
                 f"windows of {text.name}. "
-                + ("The lowest is clearly apart." if clear else "The lowest is **not** clearly apart from the next.")
+                + (
+                    "On the same windows every other number is clearly worse."
+                    if clear
+                    else "On the same windows the lowest is **not** clearly better than every other."
+                )
             )
     with form, st.form("heads"):
         chosen = st.selectbox(
@@ -105,6 +109,12 @@ def review(checkpoint: Checkpoint, windows: Tensor, seed: int) -> None:
         return
     with st.popover("What its file does not say", icon=":material/help:"):
         st.caption("Read as that project's code has it, unless you know better. Your answers change every page.")
+        shown = st.toggle("Show what each choice does to the loss", key=session.EFFECTS)
+        if shown:
+            st.caption(
+                "Nats a token, and the change from what is read now, with its 95% interval. The loss suggests; it proves "
+                "nothing. The two GELUs and two epsilons differ by less than it can show, and a lost bias may even lower it."
+            )
         answers: dict[str, Any] = {}
         with st.form("unsaid"):
             for field in fields:
@@ -112,24 +122,20 @@ def review(checkpoint: Checkpoint, windows: Tensor, seed: int) -> None:
                 index = list(options.values()).index(now) if now in options.values() else 0
                 chosen = st.selectbox(QUESTIONS[field], list(options), index, key=session.ASK[field])
                 answers[field] = options[chosen]
+                if shown:
+                    st.dataframe(_shown(_effects(checkpoint, field, windows, seed)), hide_index=True)
             if st.form_submit_button("Read it this way"):
                 _remember(checkpoint.name, answers)
-        if st.toggle("Show what each choice does to the loss", key=session.EFFECTS):
-            for field in fields:
-                found = _effects(checkpoint, field, windows, seed)
-                st.caption(f"**{QUESTIONS[field]}**: nats, and the change from what is read now, with its 95% interval")
-                st.dataframe(_shown(found), hide_index=True)
-            st.caption(
-                "The loss suggests; it proves nothing. The two GELUs and two epsilons differ by less than it can show, and "
-                "a lost bias may even lower it."
-            )
 
 
-def _effects(checkpoint: Checkpoint, field: str, windows: Tensor, seed: int) -> pd.DataFrame:
-    key = f"effects {checkpoint.sha256} {field} {cache.digest(windows)} {seed}"
+def _effects(
+    checkpoint: Checkpoint, field: str, windows: Tensor, seed: int, against_lowest: bool = False
+) -> pd.DataFrame:
+    key = f"effects {checkpoint.sha256} {field} {cache.digest(windows)} {seed} {against_lowest}"
+    model = checkpoint.model
     return with_progress(
         f"Reading {len(windows)} windows with each choice: {QUESTIONS[field].lower()}",
-        lambda tell: cache.measured(key, lambda: unsaid.effects(checkpoint.model, field, windows, seed, tell)),
+        lambda tell: cache.measured(key, lambda: unsaid.effects(model, field, windows, seed, tell, against_lowest)),
     )
 
 

@@ -64,8 +64,9 @@ def translate(settings: Mapping[str, object]) -> dict[str, Any]:
         raise CheckpointError(f"The config says norm_eps = {found['norm_eps']}, expected a small positive number.")
     if "normalization_type" in settings:
         found |= _of_lens(settings)
-    if settings.get("scale_attn_weights") is False:
-        found["score_scale"] = 1.0
+    scaled = settings.get("scale_attn_weights")
+    if isinstance(scaled, bool):
+        found["score_scale"] = None if scaled else 1.0
     return found
 
 
