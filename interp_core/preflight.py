@@ -11,9 +11,10 @@ from torch import Tensor
 from interp_core import baselines, corpora
 from interp_core.checkpoints import Checkpoint
 from interp_core.corpora import Text
-from interp_core.model import token_losses
+from interp_core.model import batch_of, forward, token_losses
 from interp_core.statistics import interval
 
+FAR = 0.4  # total variation distance between two distributions of tokens that have little in common
 CLEARLY = 0.1  # nats worse than guessing, beyond what fresh weights cost
 NATS_PER_BIT = float(np.log(2))
 
@@ -58,6 +59,11 @@ def report(checkpoint: Checkpoint, text: Text, windows: Int[Tensor, "window pos_
         healthy: bool | None = None
     else:
         healthy, verdict = _verdict(means, seed)
+        if healthy is False and reordered(checkpoint, text, windows):
+            verdict = (
+                f"{verdict.split(':')[0]}: the vocabulary is probably in another order. Its predictions are as uneven as this "
+                "text's frequencies, but over other tokens."
+            )
     facts = pd.DataFrame(
         [
             ("layout", checkpoint.layout, "keys"),
@@ -68,6 +74,21 @@ def report(checkpoint: Checkpoint, text: Text, windows: Int[Tensor, "window pos_
         columns=["what", "value", "source"],
     )
     return Preflight(facts, pd.DataFrame(rows), len(windows), healthy, verdict)
+
+
+def reordered(checkpoint: Checkpoint, text: Text, windows: Int[Tensor, "window pos_plus_1"]) -> bool:
+    """Whether the model predicts tokens as unevenly as the text has them, but not the same ones.
+
+    The total variation distance between its mean prediction and the text's frequencies is large token by token, and small
+    once both are sorted.
+    """
+    config = checkpoint.model.config
+    parts = windows[:, :-1].split(batch_of(config, windows.shape[1]))
+    said = torch.stack([forward(checkpoint.model, part).logits.softmax(-1).sum((0, 1)) for part in parts]).sum(0)
+    counts = torch.bincount(text.train, minlength=config.d_vocab).float()
+    said, seen = said / said.sum(), counts / counts.sum()
+    in_place, sorted_ = ((a - b).abs().sum() / 2 for a, b in ((said, seen), (said.sort().values, seen.sort().values)))
+    return bool(in_place > FAR and sorted_ < in_place / 2)
 
 
 def _verdict(means: dict[str, np.ndarray], seed: int) -> tuple[bool, str]:

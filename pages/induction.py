@@ -75,7 +75,7 @@ code = f"""import torch
 protocol = copying.Protocol(half={p.half}, copies={p.copies}, sequences={p.sequences}, seed={p.seed})
 frequencies = {drawn}
 behaviour = copying.measure(checkpoint.model, protocol, frequencies)
-circuit = induction.measure_heads(checkpoint.model, protocol.half, seed={p.seed})
+circuit = induction.measure_heads(checkpoint.model, protocol.half, {study.head_sequences}, seed={p.seed})
 interventions = induction.intervene(checkpoint.model, circuit, behaviour, protocol, frequencies)
 known = checkpoints.load("checkpoints/{section.CONTROL}.pt").model
 control = copying.measure(known, copying.Protocol({known_half}, {p.copies}, {p.sequences}, {p.seed}){known_drawn})

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from interp_core import corpora, lessons, preflight, samples, training
+from interp_core import checkpoints, corpora, lessons, preflight, samples, training
 from interp_core.checkpoints import Checkpoint
 from interp_core.model import GPT
 from interp_core.plans import Recipe
 from interp_core.tokenizers import CharTokenizer
 from interp_core.training import Run
-from tests.conftest import SMALL
+from tests.conftest import ROOT, SMALL
 
 TEXT = "abcdefghijk" * 600  # the next character is certain, the frequencies say nothing
 
@@ -80,3 +80,26 @@ def test_the_facts_name_their_sources(model: GPT) -> None:
     facts = checked(model, "abcdefghijk").facts.set_index("what")
     assert facts.loc["vocabulary", "source"] == "a test"
     assert facts.loc["parameters", "value"] == f"{model.count():,}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_another_order_is_told_from_another_text(seed: int) -> None:
+    checkpoint = checkpoints.load(ROOT / "checkpoints" / "shakespeare.pt")
+    assert isinstance(checkpoint.tokenizer, CharTokenizer)
+    letters = list(checkpoint.tokenizer.vocabulary)
+    order = torch.randperm(len(letters), generator=torch.Generator().manual_seed(seed)).tolist()
+    written = checkpoint.tokenizer.decode(samples.own_windows(checkpoint.model, 200, 0)[:, 1:].flatten().tolist())
+    for shuffled, words in ((False, "reads this text"), (True, "probably in another order")):
+        named = [letters[i] for i in order] if shuffled else letters
+        same = checkpoints.with_vocabulary(checkpoint, checkpoints.Vocabulary(tuple(named), "here"))
+        text = corpora.encode("its own words", written, same.tokenizer)
+        windows = corpora.windows(text.validation, 64, 16, 0)
+        report = preflight.report(same, text, windows)
+        assert words in report.verdict
+        assert report.healthy is not shuffled
+
+
+def test_another_text_is_not_taken_for_another_order() -> None:
+    checkpoint = checkpoints.load(ROOT / "checkpoints" / "shakespeare.pt")
+    text = corpora.load("python-docs", checkpoint.tokenizer, "drop")
+    assert not preflight.reordered(checkpoint, text, corpora.windows(text.validation, 64, 16, 0))

@@ -182,9 +182,9 @@ def behaviour(
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def circuit(checkpoint: str, longest: int, seed: int, _model: GPT, _progress: Progress) -> Circuit:
+def circuit(checkpoint: str, longest: int, seed: int, sequences: int, _model: GPT, _progress: Progress) -> Circuit:
     """What every head of a checkpoint does on repeats."""
-    return induction.measure_heads(_model, longest, seed=seed, progress=_progress)
+    return induction.measure_heads(_model, longest, sequences, seed, _progress)
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)

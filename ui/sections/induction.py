@@ -9,22 +9,22 @@ import streamlit as st
 import torch
 from torch import Tensor
 
-from interp_core import baselines, checkpoints, copying, copying_verdict, corpora, run_files
+from interp_core import baselines, checkpoints, copying, copying_verdict, corpora, induction, run_files
 from interp_core.copying import Behaviour, Protocol
 from interp_core.copying_verdict import Verdict
 from interp_core.induction import PRESENT, Circuit, Interventions
 from interp_core.model import GPT
 from interp_core.statistics import Interval
-from ui import cache, session, wording
+from ui import cache, effort, session, wording
 from ui.bench import Bench
 from ui.charts import induction as charts
 from ui.progress import with_progress
 
 CONTROL = "induction"  # the shipped checkpoint that is known to copy
 UNIFORM, AS_TEXT = "uniform", "as in the text"
-SEQUENCES, MOST_SEQUENCES = 300, 1000
+SEQUENCES, FEW_SEQUENCES, MOST_SEQUENCES = 300, 50, 1000  # few of a large model
 SHORTEST = 4  # tokens of a repeat where there is room: a shuffle of fewer leaves too much of their order
-TEXT_WINDOWS = 256  # of natural text
+TEXT_WINDOWS, FEW_TEXT_WINDOWS = 256, 32  # of natural text
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +61,17 @@ class Study:
         """How well the last copy is predicted after each context."""
         return self._measured(self.bench.checkpoint.sha256, self.model, self.protocol, self._drawn, self.frequencies)
 
+    @property
+    def head_sequences(self) -> int:
+        """How many sequences heads are measured on."""
+        return FEW_SEQUENCES if effort.is_large(self.model) else induction.SEQUENCES
+
     def circuit(self) -> Circuit:
         """What every head does on repeats."""
         key, p = self.bench.checkpoint.sha256, self.protocol
         return with_progress(
             "Looking for the heads of the circuit",
-            lambda tell: cache.circuit(key, p.half, p.seed, self.model, tell),
+            lambda tell: cache.circuit(key, p.half, p.seed, self.head_sequences, self.model, tell),
         )
 
     def interventions(self) -> Interventions:
@@ -151,7 +156,8 @@ def choose_protocol(bench: Bench) -> Study | None:
             "Repeat, tokens", SHORTEST, longest, min(32, longest), key=session.HALF, bind="query-params",
             help=f"Up to {longest}: {copies} copies must fit the context of {context}.",
         )  # fmt: skip
-    sequences = st.slider("Sequences", 50, MOST_SEQUENCES, SEQUENCES, 50, key=session.SEQUENCES, bind="query-params")
+    usual = FEW_SEQUENCES if effort.is_large(bench.checkpoint.model) else SEQUENCES
+    sequences = st.slider("Sequences", 50, MOST_SEQUENCES, usual, 50, key=session.SEQUENCES, bind="query-params")
     margin = st.slider(
         "Margin, nats", 0.01, 1.0, copying_verdict.MARGIN, 0.01, key=session.MARGIN, bind="query-params",
         help="A copying gain below it does not matter to you. An absence is shown when the gain's upper bound is below.",
@@ -232,7 +238,8 @@ def interventions(study: Study, head: str) -> alt.LayerChart:
 def natural_text(study: Study, head: str) -> alt.LayerChart | None:
     """Repeats in the chosen text, and what replacing one character of them does."""
     bench, context = study.bench, study.bench.windows.shape[1] - 1
-    count = min(TEXT_WINDOWS, corpora.count_windows(bench.text.validation, context))
+    most = FEW_TEXT_WINDOWS if effort.is_large(bench.checkpoint.model) else TEXT_WINDOWS
+    count = min(most, corpora.count_windows(bench.text.validation, context))
     windows = corpora.windows(bench.text.validation, context, count, bench.seed)
     repeated, replaced = cache.copying_in_text(
         bench.checkpoint.sha256, cache.digest(windows), bench.seed, study.model, windows

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from interp_core import atlas, checkpoints, copying, learning_curves, run_files, training
+from interp_core import atlas, checkpoints, copying, induction, learning_curves, run_files, training
 from interp_core.atlas import HeadAtlas
 from interp_core.induction import Circuit
 from interp_core.learning_curves import Curves, Guidance
@@ -225,7 +225,7 @@ def _formed(watch: Watch) -> tuple[bool, str, str]:
 
     def circuit(key: str, model: GPT) -> Circuit:
         label = "Looking for the heads of a circuit"
-        return with_progress(label, lambda tell: cache.circuit(key, half, 0, model, tell))
+        return with_progress(label, lambda tell: cache.circuit(key, half, 0, induction.SEQUENCES, model, tell))
 
     return wording.formation_verdict(
         circuit(checkpoint.sha256, checkpoint.model), circuit(f"untrained {config}", untrained)
