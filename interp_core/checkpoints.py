@@ -179,7 +179,7 @@ def with_vocabulary(checkpoint: Checkpoint, vocabulary: Vocabulary) -> Checkpoin
     Raises:
         CheckpointError: the vocabulary has another size, or entries that are not distinct single characters.
     """
-    size, count = checkpoint.model.config.d_vocab, len(vocabulary)
+    size, count = checkpoint.model.config.d_vocab, vocabulary.count
     if count > size or (count < size and not vocabulary.padded):
         raise CheckpointError(
             f"This checkpoint has {size} tokens but {vocabulary.source} has {count} distinct "

@@ -40,7 +40,9 @@ class Vocabulary:
             return SubwordTokenizer(self.pieces, size)
         return CharTokenizer(self.characters, size)
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many characters; 0 where tokens are pieces."""
         return len(self.characters)
 
 
@@ -52,6 +54,21 @@ class Papers:
     settings: Mapping[str, object] | None = None  # a config by its own names
     vocabulary: Vocabulary | None = None
     text: tuple[str, str] | None = None  # its name, its characters
+
+    @property
+    def only_text(self) -> bool:
+        """Whether the vocabulary is nothing but the characters of the text."""
+        return self.text is not None and self.vocabulary is not None and self.vocabulary.source == self.text[0]
+
+    def over(self, others: "Papers") -> "Papers":
+        """These papers and, for what they lack, others; a vocabulary of its own comes before the characters of a text."""
+        first, second = (others, self) if self.only_text else (self, others)
+        return Papers(
+            card=self.card or others.card,
+            settings={**(others.settings or {}), **(self.settings or {})} or None,
+            vocabulary=first.vocabulary or second.vocabulary,
+            text=self.text or others.text,
+        )
 
 
 def read_papers(files: Mapping[str, bytes]) -> Papers:

@@ -47,12 +47,14 @@ with about:
     heads = bench.heads().table
     others = [head for head in heads["head"] if head != part.name]
     norms = heads.set_index("head")["output_norm"]
-    nearest = min(others, key=lambda head: abs(norms[head] - norms.get(part.name, norms.median())))
-    session.default_to(session.CONTROL, others, nearest)
-    control = st.selectbox(
-        "Control head", others, key=session.CONTROL,
-        help="By default the head whose output has the closest norm: as loud, but perhaps not as needed.",
-    )  # fmt: skip
+    control = None
+    if others:
+        nearest = min(others, key=lambda head: abs(norms[head] - norms.get(part.name, norms.median())))
+        session.default_to(session.CONTROL, others, nearest)
+        control = st.selectbox(
+            "Control head", others, key=session.CONTROL,
+            help="By default the head whose output has the closest norm: as loud, but perhaps not as needed.",
+        )  # fmt: skip
 
 view = View(bench, found, bench.donors(), part, mode, unit)
 chosen = part.name == strongest.head
@@ -68,7 +70,10 @@ def shown(value: Interval) -> str:
 
 where = f"the {strongest.windows} windows that did not choose it" if chosen else f"all {len(bench.windows)} windows"
 claim.metric(f"loss added without {part.name}", shown(effect), help=f"Measured on {where}.")
-beside.metric(f"control: without {control}, as loud", shown(ablation.effect_of(found, control, mode)))
+if control is None:
+    beside.metric("control", "none: it is the only head")
+else:
+    beside.metric(f"control: without {control}, as loud", shown(ablation.effect_of(found, control, mode)))
 median.metric(f"more than the median head (rank {rank} of {total})", shown(difference))
 badge.badge(
     verdict, icon=":material/check:" if good else ":material/question_mark:", color="green" if good else "orange"

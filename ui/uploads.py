@@ -83,21 +83,15 @@ def _read(data: bytes, file: str, papers: Papers) -> Upload:
     name, packed = file.rsplit(".", 1)[0], bundles.is_bundle(data)
     if packed:
         bundle = bundles.unpack(data)
-        data, inside = _bytes(bundle.weights), bundle.papers
-        papers = Papers(
-            card=papers.card or inside.card,
-            settings={**(inside.settings or {}), **(papers.settings or {})} or None,
-            vocabulary=papers.vocabulary or inside.vocabulary,
-            text=papers.text or inside.text,
-        )
+        data, papers = _bytes(bundle.weights), papers.over(bundle.papers)
     upload = Upload(name + YOURS, file, data, hashlib.sha256(data).hexdigest(), papers, packed)
     size = _size(replace(upload, papers=replace(papers, vocabulary=None)))
     found = papers.vocabulary
-    if found is not None and papers.text is not None and found.source == papers.text[0] and len(found) != size:
+    if found is not None and papers.only_text and found.count != size:
         other = guess(size)
         if other is not None:
             st.session_state[session.UPLOAD_NOTE] = (
-                f"{found.source} has {len(found)} distinct characters and the checkpoint {size} tokens, so it is kept as a "
+                f"{found.source} has {found.count} distinct characters and the checkpoint {size} tokens, so it is kept as a "
                 f"text only. The vocabulary is {other.source}."
             )
             upload = replace(upload, papers=replace(papers, vocabulary=None))
@@ -130,10 +124,10 @@ def guess(size: int) -> Vocabulary | None:
     """The characters of a text of this visit or machine, or of a shipped checkpoint, when their number is the right one."""
     for name, characters in st.session_state.get(session.TEXTS, {}).items():
         found = checkpoints.vocabulary_of_text(characters, name)
-        if len(found) == size:
+        if found.count == size:
             return found
     for name in corpora.NAMES:
-        if corpora.is_local(name) and len(cache.vocabulary_of(name)) == size:
+        if corpora.is_local(name) and cache.vocabulary_of(name).count == size:
             return cache.vocabulary_of(name)
     for path in session.FOLDER.glob("*.json"):
         card = checkpoints.read_card(path.read_bytes())
