@@ -11,22 +11,24 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
 
 from interp_core import files, layouts, run_files
-from interp_core.bundles import is_bundle, unpack
+from interp_core.bundles import is_bundle, pack, unpack
 from interp_core.containers import Contents, open_source, read_contents
 from interp_core.layouts import Fact, HeadsMissing
 from interp_core.model import GPT
 from interp_core.papers import EXPECTED, Papers, Vocabulary, read_card, read_papers, vocabulary_of, vocabulary_of_text
 from interp_core.pickles import CheckpointError
-from interp_core.tokenizers import NumberTokenizer, Tokenizer
+from interp_core.tokenizers import CharTokenizer, NumberTokenizer, SubwordTokenizer, Tokenizer
 
 __all__ = [
-    "Checkpoint", "CheckpointError", "HeadsMissing", "Papers", "Vocabulary", "digest_of", "find", "find_runs", "history", "load",
-    "read", "read_card", "read_papers", "read_vocabulary", "save", "save_snapshot", "vocabulary_of_text", "with_vocabulary",
+    "Checkpoint", "CheckpointError", "HeadsMissing", "Papers", "Vocabulary", "digest_of", "export", "find", "find_runs",
+    "history", "load", "packed", "read", "read_card", "read_papers", "read_vocabulary", "save", "save_snapshot",
+    "vocabulary_of_text", "with_vocabulary",
 ]  # fmt: skip
 
 ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".zip")
@@ -156,7 +158,8 @@ def read(
 def _vocabulary(papers: Papers, contents: Contents, given: Vocabulary | None) -> Vocabulary | None:
     """The first that names the tokens: the card, a paper of its own, the file itself, what was given."""
     if papers.card is not None and papers.card.get("vocabulary"):
-        return replace(vocabulary_of(papers.card["vocabulary"], "card"), padded=False)
+        exported = "read_from" in papers.card  # its model may have more rows, as padding
+        return replace(vocabulary_of(papers.card["vocabulary"], "card"), padded=exported)
     if papers.vocabulary is not None:
         return papers.vocabulary
     return given if contents.vocabulary is None else vocabulary_of(contents.vocabulary, "the checkpoint's own file")
@@ -214,10 +217,20 @@ def save(path: Path | str, model: GPT, vocabulary: Sequence[str] | None, papers:
         papers: what the card says beyond config, vocabulary and hash: text, recipe, step, losses, command.
     """
     path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for name, data in packed(path.stem, model, vocabulary, papers).items():
+        files.write(path.with_name(name), data)
+    return load(path)
+
+
+def packed(
+    name: str, model: GPT, vocabulary: Sequence[str] | None, papers: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, bytes]:
+    """The two files of a checkpoint of ours, by their names: weights in the course's layout, and the card."""
     buffer = io.BytesIO()
     torch.save(layouts.write(model), buffer)
     card = {
-        "name": path.stem,
+        "name": name,
         "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
         "layout": layouts.COURSE.name,
         "parameters": model.count(),
@@ -225,10 +238,20 @@ def save(path: Path | str, model: GPT, vocabulary: Sequence[str] | None, papers:
         "vocabulary": list(vocabulary) if vocabulary is not None else None,
         **papers,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write(path, buffer.getvalue())
-    files.write(path.with_suffix(".json"), (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode())
-    return load(path)
+    return {
+        f"{name}.pt": buffer.getvalue(),
+        f"{name}.json": (json.dumps(card, indent=1, ensure_ascii=False) + "\n").encode(),
+    }
+
+
+def export(checkpoint: Checkpoint, name: str) -> bytes:
+    """An archive of a checkpoint in the course's layout, with its card and tokenizer: `load` reads it again, bit by bit."""
+    tokenizer = checkpoint.tokenizer
+    characters = tokenizer.vocabulary if isinstance(tokenizer, CharTokenizer) else None
+    found = packed(name, checkpoint.model, characters, {"read_from": checkpoint.layout})
+    if isinstance(tokenizer, SubwordTokenizer):
+        found["tokenizer.json"] = tokenizer.definition.encode()
+    return pack(found)
 
 
 def save_snapshot(path: Path | str, step: int, model: GPT) -> Path:

@@ -143,12 +143,14 @@ def _put(made: Tensor) -> Reconstruct:
 
 
 def _one_less_ratio(part: Float[Tensor, "window"], whole: Float[Tensor, "window"], seed: int) -> Interval:
-    """1 − Σ part / Σ whole, windows resampled for both together."""
+    """1 − Σ part / Σ whole, windows resampled for both together; without bounds where the whole may be nothing at all."""
     sums = torch.stack([part, whole], 1).double().numpy()
     estimate = 1 - sums[:, 0].sum() / sums[:, 1].sum()
     if len(sums) < FEW:  # linearised, for Student's t
         around = interval(1 - (sums[:, 0] - (1 - estimate) * sums[:, 1]) / sums[:, 1].mean(), seed)
         return Interval(float(estimate), around.low - 1 + estimate, around.high - 1 + estimate)
     drawn = bootstrap_means(sums, seed)
+    if not drawn[:, 1].all():
+        return Interval(float(estimate), -np.inf, np.inf)
     low, high = percentile_interval(np.asarray(1 - drawn[:, 0] / drawn[:, 1]), len(sums))
     return Interval(float(estimate), float(low), float(high))

@@ -236,3 +236,26 @@ def test_answers_make_another_model_of_the_same_file() -> None:
     data = saved(gpt2_names.mingpt().state_dict())
     two, four = (checkpoints.read(data, "x", answers={"heads": heads}) for heads in (2, 4))
     assert len({two.sha256, four.sha256, checkpoints.digest_of(data)}) == 3
+
+
+@pytest.mark.parametrize("kind", ["characters", "pieces", "numbers"])
+def test_an_export_is_read_again_bit_by_bit(kind: str, tmp_path: Path) -> None:
+    vocabulary = {
+        "characters": Vocabulary(tuple(reversed(LETTERS[:9])), "meta.pkl", padded=True),
+        "pieces": Vocabulary(
+            (), "tokenizer.json", tokenizers.Tokenizer(models.BPE({"a": 0, "b": 1}, [])).to_str(), True
+        ),
+        "numbers": None,
+    }[kind]
+    first = checkpoints.read(
+        saved(gpt2_names.mingpt().state_dict()), "x", vocabulary=vocabulary, answers={"heads": 2, "activation": "relu"}
+    )
+    path = tmp_path / "taken home.zip"
+    path.write_bytes(checkpoints.export(first, "x"))
+    back = checkpoints.load(path)
+    assert back.model.config == first.model.config
+    assert back.layout == "course"
+    assert back.unsaid == ()
+    assert back.tokenizer.identity == first.tokenizer.identity
+    ours, theirs = first.model.state_dict(), back.model.state_dict()
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)

@@ -1,6 +1,5 @@
 """Autoencoders as the SAE page sees them: those that came with the app, and those that are or were trained here."""
 
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -86,13 +85,10 @@ def start(plan: Plan, bench: Bench, name: str) -> Job:
 
 
 def _packed(bench: Bench) -> dict[str, bytes]:
-    """An uploaded checkpoint as the two files that a job reads."""
+    """A checkpoint of the visitor's as the two files that a job reads."""
     tokenizer = bench.checkpoint.tokenizer
     vocabulary = tokenizer.vocabulary if isinstance(tokenizer, CharTokenizer) else None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.pt"
-        checkpoints.save(path, bench.checkpoint.model, vocabulary, {})
-        return {part.name: part.read_bytes() for part in (path, path.with_suffix(".json"))}
+    return checkpoints.packed("model", bench.checkpoint.model, vocabulary)
 
 
 def _of(path: Path) -> str:

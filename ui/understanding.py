@@ -1,14 +1,16 @@
 """What was understood of a checkpoint: the pre-flight report, what its file does not say, and the visitor's answers."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 from torch import Tensor
 
-from interp_core import unsaid
+from interp_core import checkpoints, unsaid
 from interp_core.checkpoints import Checkpoint
 from interp_core.corpora import Text
+from interp_core.layouts import COURSE
 from interp_core.preflight import Preflight
 from interp_core.tokenizers import NumberTokenizer
 from ui import cache, session, uploads
@@ -16,6 +18,7 @@ from ui.charts import understanding as charts
 from ui.progress import with_progress
 
 SAMPLE_TOKENS = 160
+MOST_EXPORTED = 50_000_000  # parameters: 200 MB, what a browser takes back
 SMALL = 5_000_000  # parameters: a model that writes a sample before one can ask for it
 QUESTIONS = {
     "heads": "Heads in a layer",
@@ -39,6 +42,13 @@ def draw_report(checkpoint: Checkpoint, report: Preflight) -> None:
         _draw_sample(checkpoint)
         st.caption("What was understood of the checkpoint, and from where.")
         st.dataframe(report.facts, hide_index=True)
+        if checkpoint.layout != COURSE.name and checkpoint.model.count() <= MOST_EXPORTED:
+            name = _plain(checkpoint.name)
+            st.download_button(
+                "Take it home in the course's layout", partial(checkpoints.export, checkpoint, name), f"{name}.zip",
+                icon=":material/download:", on_click="ignore",
+                help="Weights that the course's code loads where its config fits, with a card that says the rest.",
+            )  # fmt: skip
 
 
 def _draw_sample(checkpoint: Checkpoint) -> None:
