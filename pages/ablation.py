@@ -23,8 +23,10 @@ with st.sidebar:
         help="zero: its output is 0. mean: its mean at each position over training windows. resample: what it wrote in "
         "another training window.",
     )  # fmt: skip
+    units = [wording.NATS, wording.BITS if bench.token_word == "character" else wording.BITS_OF_TOKENS]
+    session.keep_choice(session.UNIT, units)
     unit = st.segmented_control(
-        "Unit", [wording.NATS, wording.BITS], default=wording.NATS, key=session.UNIT, bind="query-params", required=True
+        "Unit", units, default=wording.NATS, key=session.UNIT, bind="query-params", required=True
     )
 name = side.segmented_control(
     "View",

@@ -32,7 +32,8 @@ with picture:
         alt=f"Mean attention patterns of the {len(labels.table)} heads of {bench.checkpoint.name}.",
     )
     st.caption(
-        "A square is a head: row = the character that looks, column = the one looked at, strong colour = much attention."
+        f"A square is a head: row = the {bench.token_word} that looks, column = the one looked at, strong colour = much "
+        "attention."
     )
 with words:
     control = atlas.summarise_control(bench.untrained())

@@ -14,6 +14,7 @@ from interp_core.checkpoints import Checkpoint
 from interp_core.corpora import Text
 from interp_core.model import GPT
 from interp_core.preflight import Preflight
+from interp_core.tokenizers import CharTokenizer
 from ui import cache, effort, session, understanding
 from ui.choosing import Chosen, choose_checkpoint
 from ui.progress import when_asked, with_progress
@@ -44,6 +45,16 @@ class Bench:
             f"checkpoint {self.checkpoint.name} ({self.checkpoint.short_hash}) · text {self.text.name} "
             f"({self.text.sha256[:8]}), validation part · {count} disjoint windows of {length - 1} tokens · seed {self.seed}"
         )
+
+    @property
+    def token_word(self) -> str:
+        """What a token of this checkpoint is: a character, or whatever its vocabulary has."""
+        return "character" if isinstance(self.checkpoint.tokenizer, CharTokenizer) else "token"
+
+    @property
+    def context(self) -> int:
+        """How many tokens are read of a text that a visitor types: as many as a window has."""
+        return int(self.windows.shape[1]) - 1
 
     @property
     def key(self) -> str:

@@ -151,10 +151,10 @@ def _effects(
 
 def _shown(found: pd.DataFrame) -> pd.DataFrame:
     words = [
-        "read now" if row.chosen else f"{row.change:+.3f} ({row.change_low:+.3f} to {row.change_high:+.3f})"
+        "read now" if row.chosen else f"{row.change:+.4f} ({row.change_low:+.4f} to {row.change_high:+.4f})"
         for row in found.itertuples()
     ]
-    return pd.DataFrame({"choice": found.choice, "nats": found.nats.round(3), "change": words})
+    return pd.DataFrame({"choice": found.choice, "nats": found.nats.round(4), "change": words})
 
 
 def _remember(name: str, answers: dict[str, Any]) -> None:

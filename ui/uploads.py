@@ -48,6 +48,10 @@ class Upload:
 def draw() -> None:
     """The two uploaders, and what was wrong with the last file."""
     with st.expander("Bring your own", icon=":material/upload:", expanded=session.UPLOAD_ERROR in st.session_state):
+        if session.UPLOAD_ERROR in st.session_state:
+            st.error(st.session_state[session.UPLOAD_ERROR])
+        if session.UPLOAD_NOTE in st.session_state:
+            st.warning(st.session_state[session.UPLOAD_NOTE])
         st.file_uploader("Checkpoint (.pt, .safetensors, .zip, …)", key=session.UPLOAD, on_change=_take, help=READ)
         st.file_uploader(
             "Its text, vocabulary, config or card", key=session.PAPERS, on_change=_take, accept_multiple_files=True,
@@ -55,10 +59,6 @@ def draw() -> None:
             "meta.pkl; tokenizer.json, or vocab.json and merges.txt; config.json; a card of ours.",
         )  # fmt: skip
         st.caption(f"Larger than the limit? Put the file, or its folder, into {session.FOLDER.name}/ and reload.")
-        if session.UPLOAD_ERROR in st.session_state:
-            st.error(st.session_state[session.UPLOAD_ERROR])
-        if session.UPLOAD_NOTE in st.session_state:
-            st.warning(st.session_state[session.UPLOAD_NOTE])
 
 
 def _take() -> None:

@@ -11,7 +11,7 @@ from interp_core.probing import Causal
 from interp_core.sae_quality import Quality
 from interp_core.statistics import Interval
 
-NATS, BITS = "nats", "bits/char"
+NATS, BITS, BITS_OF_TOKENS = "nats", "bits/char", "bits/token"
 ALPHA = 0.05
 EXACT = 1e-9  # half-width of a number that was not measured
 FINE = 0.01  # half-widths below are shown with a third digit

@@ -10,7 +10,7 @@ from ui.charts.theme import FONT, themed
 COSTLY, HELPFUL = "#D55E00", "#0072B2"  # what a part's absence costs; what it saves
 WAYS = {"zero": "#D55E00", "mean": "#0072B2", "resample": "#009E73"}
 HEIGHT = 380
-CELLS = 32  # characters on a line of the text
+CELLS = 32  # letters on a line of the text
 
 
 def part_map(table: pd.DataFrame, selected: str, unit: str, dark: bool) -> alt.LayerChart:
@@ -113,20 +113,21 @@ def pair_map(table: pd.DataFrame, selected: tuple[str, str] | None, unit: str, d
 
 
 def broken_text(table: pd.DataFrame, dark: bool) -> alt.LayerChart:
-    """A text, each character coloured by the change of its loss. Columns: character, intact, ablated, change (nats)."""
-    places = pd.DataFrame({"line": table.index // CELLS, "column": table.index % CELLS})
+    """A text, each token coloured by the change of its loss. Columns: token, intact, ablated, change (nats)."""
+    cells_of_line = max(4, CELLS // int(table["token"].str.len().quantile(0.9)))  # fewer of pieces than of characters
+    places = pd.DataFrame({"line": table.index // cells_of_line, "column": table.index % cells_of_line})
     base = alt.Chart(pd.concat([table.reset_index(drop=True), places], axis=1)).encode(
         x=alt.X("column:O", axis=None), y=alt.Y("line:O", axis=None)
     )
     cells = base.mark_rect().encode(
         color=alt.Color("change:Q", scale=_diverging(table["change"], dark), legend=alt.Legend(title="nats")),
         tooltip=[
-            alt.Tooltip("character:N"),
+            alt.Tooltip("token:N"),
             *(alt.Tooltip(f"{c}:Q", format=".2f") for c in ("intact", "ablated", "change")),
         ],
     )
     letters = base.mark_text(fontSize=FONT + 2, font="monospace").encode(
-        text="character:N", color=alt.value("#eeeeee" if dark else "#111111")
+        text="token:N", color=alt.value("#eeeeee" if dark else "#111111")
     )
     lines = int(places["line"].max()) + 1
     return themed((cells + letters).properties(height=34 * lines))

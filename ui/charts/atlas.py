@@ -80,7 +80,12 @@ def head_grid(
 
 
 def heat_map(
-    pattern: Float[ndarray, "query key"], labels: list[str] | None, dark: bool, unit: str = "attention", first: int = 0
+    pattern: Float[ndarray, "query key"],
+    labels: list[str] | None,
+    dark: bool,
+    unit: str = "attention",
+    first: int = 0,
+    word: str = "character",
 ) -> alt.Chart:
     """One head opened: a cell for every query and key at or before it.
 
@@ -90,6 +95,7 @@ def heat_map(
         dark: the background.
         unit: what a cell's number is called.
         first: position of the first row and column.
+        word: what a token is.
     """
     length = len(pattern)
     query, key = np.tril_indices(length)
@@ -116,12 +122,15 @@ def heat_map(
         labelFontSize=FONT if thin else max(8, min(FONT, side // length)),
         ticks=False,
     )
-    what = "position" if labels is None else "character"
+    upright = axis.copy()
+    if labels is not None and max(map(len, labels)) > 2:  # pieces of text would lie over each other
+        upright.labelAngle = -90
+    what = "position" if labels is None else word
     return themed(
         alt.Chart(data)
         .mark_rect()
         .encode(
-            x=alt.X("key:O", title=f"key: the {what} looked at", axis=axis),
+            x=alt.X("key:O", title=f"key: the {what} looked at", axis=upright),
             y=alt.Y("query:O", title=f"query: the {what} that looks", axis=axis),
             color=alt.Color(f"{unit}:Q", scale=_ramp(dark, float(pattern.max())), legend=None),
             tooltip=[

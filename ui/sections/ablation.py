@@ -16,7 +16,7 @@ from ui import session, wording
 from ui.bench import Bench
 from ui.charts import ablation as charts
 
-DRAWN = 200  # characters of text drawn from the intact and the ablated model
+DRAWN = 200  # tokens of text drawn from the intact and the ablated model
 SENTENCE = "KING RICHARD:\nNow is the winter of our discontent\n"
 
 
@@ -133,21 +133,19 @@ def what_breaks(view: View) -> alt.LayerChart | None:
     except (UnknownCharacters, ValueError) as error:
         st.error(f"{error}")
         tokens = view.bench.windows[0]
-    tokens = tokens[: checkpoint.model.config.context + 1]
+    tokens, word = tokens[: view.bench.context + 1], view.bench.token_word
     if len(tokens) < 2:
-        st.info("Type at least two characters that the checkpoint knows.")
+        st.info(f"Type at least two {word}s that the checkpoint knows.")
         return None
     intact, ablated = ablation.token_effects(checkpoint.model, tokens, view.part, view.mode, view.donors).tolist()
-    characters = [checkpoint.tokenizer.label(int(t)) for t in tokens[1:]]
-    table = pd.DataFrame({"character": characters, "intact": intact, "ablated": ablated})
+    labels = [checkpoint.tokenizer.label(int(t)) for t in tokens[1:]]
+    table = pd.DataFrame({"token": labels, "intact": intact, "ablated": ablated})
     table["change"] = table["ablated"] - table["intact"]
     chart = charts.broken_text(table, session.is_dark())
-    st.altair_chart(
-        chart, alt=f"Your text, each character coloured by the change of its loss without {view.part.name}."
-    )
+    st.altair_chart(chart, alt=f"Your text, each {word} coloured by the change of its loss without {view.part.name}.")
     st.caption(
-        f"Each character from the second on, by what predicting it costs more (orange) or less (blue) without {view.part.name}. "
-        f"The first {checkpoint.model.config.context} characters are read. One text, no interval."
+        f"Each {word} from the second on, by what predicting it costs more (orange) or less (blue) without {view.part.name}. "
+        f"The first {view.bench.context} {word}s are read. One text, no interval."
     )
     left, right = st.columns(2)
     for column, name, edits in ((left, "Intact", {}), (right, f"Without {view.part.name}", _edits(view))):
@@ -170,9 +168,10 @@ def _edits(view: View) -> ablation.Edits:
 
 
 def _drawn(view: View, prompt: torch.Tensor, edits: ablation.Edits, name: str) -> str:
-    model, seed = view.bench.checkpoint.model, view.bench.seed
+    model, seed, room = view.bench.checkpoint.model, view.bench.seed, view.bench.context
+    length = DRAWN if room == model.config.context else min(DRAWN, room - 1)  # donors are as long as the windows
     with st.spinner(f"Drawing text: {name}"):
-        tokens = samples.generate(model, prompt[None], DRAWN, seed=seed, edits=edits)
+        tokens = samples.generate(model, prompt[None], length, seed=seed, edits=edits)
     return view.bench.checkpoint.tokenizer.decode(tokens[0].tolist())
 
 

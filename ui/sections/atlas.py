@@ -82,7 +82,7 @@ def sharpness(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> a
 
 def sentence(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> alt.Chart:
     """The selected head on a sentence of the visitor's, and all heads on it as a grid."""
-    tokenizer, context = bench.checkpoint.tokenizer, bench.checkpoint.model.config.context
+    tokenizer, context = bench.checkpoint.tokenizer, bench.context
     typed = st.text_input(
         "Your sentence",
         SENTENCE,
@@ -100,16 +100,16 @@ def sentence(bench: Bench, measured: HeadAtlas, labels: Labels, head: str) -> al
         st.error(f"{error}")
         st.stop()
     if len(tokens) < 2:
-        st.info("Type at least two characters that the checkpoint knows.")
+        st.info(f"Type at least two {bench.token_word}s that the checkpoint knows.")
         st.stop()
     if len(tokens) > context:
-        st.caption(f"The first {context} of {len(tokens)} characters: the model reads no more at once.")
+        st.caption(f"The first {context} of {len(tokens)} {bench.token_word}s: no more are read at once.")
         tokens = tokens[:context]
     patterns = atlas.patterns_of(bench.checkpoint.model, tokens)
     chart = _on_characters(bench, tokens, patterns[_place(measured, head)], slice(0, POSITIONS))
     _show(chart, f"Attention of {head} on your sentence.")
     st.caption(
-        f"{head} on your sentence. Row = the character that looks; column = the one looked at. One sentence, no interval."
+        f"{head} on your sentence. Row = the {bench.token_word} that looks; column = the one looked at. One text, no interval."
     )
     return chart
 
@@ -166,7 +166,7 @@ def _numbers(table: pd.DataFrame, head: str) -> pd.DataFrame:
 
 def _on_characters(bench: Bench, tokens: Tensor, pattern: Tensor, part: slice) -> alt.Chart:
     labels = [bench.checkpoint.tokenizer.label(int(t)) for t in tokens[part]]
-    return charts.heat_map(pattern[part, part].numpy(), labels, session.is_dark())
+    return charts.heat_map(pattern[part, part].numpy(), labels, session.is_dark(), word=bench.token_word)
 
 
 def _selectable(chart: alt.LayerChart, key: str, width: Width, alt_text: str) -> None:

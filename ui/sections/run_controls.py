@@ -18,6 +18,7 @@ def draw_controls(run: TrainingRun) -> None:
         f"{run.plan.layers} × {run.plan.heads} heads, d = {run.plan.d_model}"
     )
     if run.plan.file is not None or run.plan.text not in synthetic.KINDS:
+        session.keep_choice(session.UNIT, (wording.NATS, wording.BITS))
         st.segmented_control(
             "Unit",
             [wording.NATS, wording.BITS],

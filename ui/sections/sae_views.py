@@ -123,12 +123,12 @@ def your_text(lens: Lens, feature: int) -> Chart:
         "Your text", SENTENCE, key=session.SAE_TEXT, max_chars=400, height=80, label_visibility="collapsed"
     )
     try:
-        tokens = checkpoint.tokenizer.encode(typed or "", "drop")[: checkpoint.model.config.context]
+        tokens = checkpoint.tokenizer.encode(typed or "", "drop")[: lens.bench.context]
     except (UnknownCharacters, ValueError) as error:
         st.error(f"{error}")
         return None
     if len(tokens) < 2:
-        st.info("Type at least two characters that the checkpoint knows.")
+        st.info(f"Type at least two {lens.bench.token_word}s that the checkpoint knows.")
         return None
     codes = features.fire(checkpoint.model, lens.sae, tokens[None], lens.site).codes.toarray()  # [pos feature]
     pieces = [checkpoint.tokenizer.label(int(token)) for token in tokens]
