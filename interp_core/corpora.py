@@ -127,7 +127,7 @@ def encode(name: str, characters: str, tokenizer: Tokenizer, unknown: Literal["e
     tokens = tokenizer.encode(characters, unknown)
     digest = hashlib.sha256(characters.encode("utf-8", "surrogatepass")).hexdigest()
     cut = int(TRAIN_SHARE * len(tokens))
-    return Text(name, digest, tokens[:cut], tokens[cut:], max(len(characters) - len(tokens), 0))
+    return Text(name, digest, tokens[:cut], tokens[cut:], tokenizer.unread(characters) if unknown == "drop" else 0)
 
 
 def odd_characters(characters: str) -> pd.DataFrame:

@@ -27,6 +27,10 @@ class Tokenizer(Protocol):
         """Token numbers of a text."""
         ...
 
+    def unread(self, text: str) -> int:
+        """How many characters of a text no token stands for."""
+        ...
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of token numbers."""
         ...
@@ -94,6 +98,10 @@ class CharTokenizer:
             raise UnknownCharacters({chr(p): int(n) for p, n in zip(odd, counts, strict=True)}, self.size)
         return torch.from_numpy(self._order[place[known]].astype(np.int64))
 
+    def unread(self, text: str) -> int:
+        """How many characters of a text are not in the vocabulary."""
+        return len(text) - len(self.encode(text, "drop"))
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of token numbers."""
         known = len(self.vocabulary)
@@ -124,6 +132,10 @@ class NumberTokenizer:
             f"this checkpoint's {self.size} tokens are numbers here, not characters: choose a synthetic text, or, if it was "
             "trained on a text, upload that or its vocabulary together with the checkpoint"
         )
+
+    def unread(self, text: str) -> int:
+        """All of them."""
+        return len(text)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Token numbers, bracketed."""
@@ -175,17 +187,27 @@ class SubwordTokenizer:
         Raises:
             UnknownCharacters: the pieces of the text do not give it back, and `unknown` is "error".
         """
-        with _as_value_errors():
-            encoding = self._pieces.encode(text, add_special_tokens=False)
-        if unknown == "error":
-            read = np.zeros(len(text) + 1, dtype=np.int64)  # +1 where a piece begins, -1 where one ends
-            begins, ends = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2).T
-            np.add.at(read, begins, 1)
-            np.add.at(read, ends, -1)
-            lost = Counter(c for c, inside in zip(text, read.cumsum(), strict=False) if not inside and not c.isspace())
-            if lost:
-                raise UnknownCharacters(dict(lost), self.size)
+        encoding = self._encoding(text)
+        lost = self._lost(text, encoding) if unknown == "error" else None
+        if lost:
+            raise UnknownCharacters(dict(lost), self.size)
         return torch.tensor(encoding.ids, dtype=torch.long)
+
+    def unread(self, text: str) -> int:
+        """How many characters of a text stand in no piece; spaces between pieces are meant to be lost by some."""
+        return self._lost(text, self._encoding(text)).total()
+
+    def _encoding(self, text: str) -> tokenizers.Encoding:
+        with _as_value_errors():
+            return self._pieces.encode(text, add_special_tokens=False)
+
+    def _lost(self, text: str, encoding: tokenizers.Encoding) -> Counter[str]:
+        read = np.zeros(len(text) + 1, dtype=np.int64)  # +1 where a piece begins, -1 where one ends
+        begins, ends = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2).T
+        np.add.at(read, begins, 1)
+        np.add.at(read, ends, -1)
+        outside = np.flatnonzero(read[:-1].cumsum() == 0)
+        return Counter(text[place] for place in outside if not text[place].isspace())
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of token numbers; padding by number."""

@@ -12,7 +12,7 @@ import tokenizers
 import torch
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from interp_core import bundles, checkpoints
+from interp_core import bundles, checkpoints, corpora
 from interp_core.checkpoints import CheckpointError, Papers, Vocabulary
 from interp_core.papers import read_papers
 from interp_core.tokenizers import SubwordTokenizer
@@ -139,6 +139,15 @@ def test_characters_that_pieces_would_lose_are_said() -> None:
     with pytest.raises(ValueError, match="1 characters of this text"):
         ours.encode("abz")
     assert ours.encode("abz", "drop").tolist() == [0, 1]
+    assert ours.unread("abzz") == 2
+    assert corpora.encode("x", "abz" * 4, ours, "drop").dropped == 4
+
+
+def test_pieces_of_several_characters_leave_nothing_out() -> None:
+    ours = SubwordTokenizer(byte_pairs().to_str(), 279)
+    text = corpora.encode("x", "the cat sat on the mat é\n" * 9, ours)
+    assert len(text) < 9 * 25
+    assert text.dropped == 0
 
 
 def test_the_vocabulary_in_the_file_itself_is_used() -> None:

@@ -1,7 +1,8 @@
 """The sidebar's first question: which checkpoint, and at which step of its training."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ class Chosen:
 def choose_checkpoint() -> Chosen:
     """The chosen checkpoint, or the chosen snapshot of its training."""
     found = [*checkpoints.find(session.FOLDER), *checkpoints.find_runs(session.RUNS)]
-    paths = {path.stem: path for path in found}
+    stems = Counter(path.stem for path in found)
+    paths = {path.stem if stems[path.stem] == 1 else path.name: path for path in found}
     brought = st.session_state.get(session.UPLOADS, {})
     names = sorted(paths, key=lambda name: (name != FIRST, found.index(paths[name]))) + list(brought)
     if not names:
@@ -83,6 +85,8 @@ def _load(name: str, paths: dict[str, Path], brought: dict, names: list[str]) ->
         )
         try:
             checkpoint, asks = uploads.open_with(load, answers)
+            if candidate in paths and run_files.step_of(paths[candidate]) is None:
+                checkpoint = replace(checkpoint, name=candidate)
             return candidate, Chosen(_named(checkpoint), paths.get(candidate), asks)
         except (CheckpointError, OSError) as error:
             st.error(f"{candidate}: {error}")

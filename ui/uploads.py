@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -129,11 +130,20 @@ def guess(size: int) -> Vocabulary | None:
     for name in corpora.NAMES:
         if corpora.is_local(name) and cache.vocabulary_of(name).count == size:
             return cache.vocabulary_of(name)
-    for path in session.FOLDER.glob("*.json"):
-        card = checkpoints.read_card(path.read_bytes())
+    for path in checkpoints.find(session.FOLDER):
+        card = _card_beside(path)
         if len(card.get("vocabulary") or ()) == size:
             return Vocabulary(tuple(card["vocabulary"]), f"assumed: the same {size} characters as {path.stem}'s")
     return None
+
+
+def _card_beside(path: Path) -> Mapping[str, Any]:
+    """The card of a shipped checkpoint; nothing where another file lies in its place."""
+    beside = path.with_suffix(".json")
+    try:
+        return checkpoints.read_card(beside.read_bytes()) if beside.is_file() else {}
+    except CheckpointError:
+        return {}
 
 
 def _keep(upload: Upload) -> None:

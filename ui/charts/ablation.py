@@ -114,7 +114,7 @@ def pair_map(table: pd.DataFrame, selected: tuple[str, str] | None, unit: str, d
 
 def broken_text(table: pd.DataFrame, dark: bool) -> alt.LayerChart:
     """A text, each token coloured by the change of its loss. Columns: token, intact, ablated, change (nats)."""
-    cells_of_line = max(4, CELLS // int(table["token"].str.len().quantile(0.9)))  # fewer of pieces than of characters
+    cells_of_line = CELLS // min(8, int(table["token"].str.len().max()))  # fewer of pieces than of characters
     places = pd.DataFrame({"line": table.index // cells_of_line, "column": table.index % cells_of_line})
     base = alt.Chart(pd.concat([table.reset_index(drop=True), places], axis=1)).encode(
         x=alt.X("column:O", axis=None), y=alt.Y("line:O", axis=None)
