@@ -329,3 +329,17 @@ def test_what_does_not_fit_is_named(name: str) -> None:
     data, papers, answers, message = BAD[name]
     with pytest.raises(CheckpointError, match=message):
         checkpoints.read(data, name, papers, answers=answers)
+
+
+def test_what_transformer_lens_says_in_its_config_is_followed() -> None:
+    module = transformer_lens.model(norm="LNPre", activation="relu", attn_scale=3.0, eps=1e-2)
+    settings = {
+        "normalization_type": "LNPre", "act_fn": "relu", "attn_scale": 3.0, "eps": 1e-2, "n_heads": 4, "d_head": 4,
+        "positional_embedding_type": "standard", "attention_dir": "causal", "n_ctx": 12, "d_vocab": 11,
+    }  # fmt: skip
+    checkpoint = checkpoints.read(saved(module.state_dict()), "x", Papers(settings=settings))
+    assert furthest(checkpoint, module) < 1e-4
+    assert checkpoint.unsaid == ()
+    plain = checkpoints.read(saved(module.state_dict()), "x")
+    assert furthest(plain, module) > 1e-2
+    assert set(plain.unsaid) == {"activation", "norm", "norm_eps", "score_scale"}

@@ -61,6 +61,9 @@ ALLOWED = {
     },  # its command line reads and writes them
     "features": {"model", "sae", "statistics"},
     "components": {"statistics"},
+    "rewards": set(),
+    "preference": set(),
+    "lora": BASE | {"layouts"},
     "directions": {"moments"},
     "ged": BASE | {"directions", "moments"},
     "samples": {"model"},
