@@ -17,6 +17,7 @@ session.frame(
             st.Page("pages/probing.py", title="Probing", icon=":material/biotech:"),
             st.Page("pages/sae.py", title="SAE", icon=":material/hub:"),
             st.Page("pages/ged.py", title="GED", icon=":material/explore:"),
+            st.Page("pages/tuning.py", title="Tuning", icon=":material/tune:"),
         ]
     )
 )

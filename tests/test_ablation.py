@@ -190,7 +190,9 @@ def test_progress_and_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, do
     told: list[float] = []
     parts_ = ablation.sweep(random_model(), windows(), donors, ["resample"], progress=told.append)
     np.testing.assert_allclose(whole.effects, parts_.effects, atol=1e-6)
-    assert told == pytest.approx([1 / 3, 2 / 3, 1])
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1)
+    assert len(told) > 3, "it moves with every part, not with every batch only"
 
 
 @pytest.mark.slow

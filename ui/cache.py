@@ -28,6 +28,8 @@ from interp_core import (
     induction,
     learning_curves,
     lessons,
+    lora_job,
+    pools,
     preflight,
     sae_files,
     samples,
@@ -42,13 +44,15 @@ from interp_core.copying import Behaviour, Protocol
 from interp_core.corpora import Text
 from interp_core.induction import Circuit, Interventions
 from interp_core.lessons import Lesson
+from interp_core.lora_job import Results
 from interp_core.model import GPT, ModelConfig
 from interp_core.plans import Plan, Recipe
+from interp_core.pools import Pool
 from interp_core.preflight import Preflight
 from interp_core.sae_files import Trained
 from interp_core.text_copying import Counterfactual, Repeated
 from interp_core.tokenizers import NumberTokenizer, Tokenizer
-from ui import effort
+from ui import effort, session
 from ui.progress import Progress
 
 T = TypeVar("T")
@@ -117,6 +121,23 @@ def vocabulary_of(name: str) -> Vocabulary:
 def text(name: str, text_hash: str, vocabulary: str, drop: bool, _characters: str, _tokenizer: Tokenizer) -> Text:
     """A text encoded with a vocabulary."""
     return corpora.encode(name, _characters, _tokenizer, "drop" if drop else "error")
+
+
+def brought_texts() -> dict[str, str]:
+    """The texts that this visitor brought, by name."""
+    return st.session_state.get(session.TEXTS, {})
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def sweep_results(path: str, stamp: int) -> Results:
+    """What a sweep of tunings has found; `stamp` changes when its file does."""
+    return lora_job.read(Path(path))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def pool(checkpoint: str, count: int, length: int, seed: int, _checkpoint: Checkpoint, _progress: Progress) -> Pool:
+    """Samples of a checkpoint with their probabilities."""
+    return pools.draw(_checkpoint.model, count, length, seed, _progress)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)

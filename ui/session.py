@@ -29,6 +29,7 @@ QUESTIONS = {
     "pages/probing.py": ("Probing", "is a category readable from a few neurons, and which, stably?"),
     "pages/sae.py": ("SAE", "which features does a layer write, and are they real?"),
     "pages/ged.py": ("GED", "does a category vary along a direction of its own, out of sample?"),
+    "pages/tuning.py": ("Tuning", "is an update low rank, and what does it cost to please a reward?"),
 }
 
 CHECKPOINT = "checkpoint"  # widget: which checkpoint
@@ -83,6 +84,16 @@ SAE, FEATURE, SAE_VIEW = "sae", "feature", "see"  # widgets: which autoencoder, 
 SEARCH, REPLICATED, STRENGTH_OF, SAE_TEXT = "search", "replicated", "amount", "read_text"  # widgets of the SAE page
 SAE_FIGURE = "quality"  # widget: which figure of an autoencoder
 SAE_ERROR = "sae_error"  # why an autoencoder could not be trained, stopped or deleted
+TRACK = "track"  # widget: low-rank tuning or best of n
+TUNING, TUNING_VIEW, TUNING_ERROR = (
+    "tuning",
+    "compare",
+    "tuning_error",
+)  # widgets: which sweep, which picture; what went wrong
+NEW_TUNING = {name: f"tune_{name}" for name in ("target", "targets", "steps", "seeds", "drop")}  # widgets of the form
+REWARD, BEST, POOL, LENGTH_OF = "reward", "best", "pool", "long"  # widgets: which reward, n, how many samples, how long
+TUNED_BY = "tuned_by"  # widget: whose heads are shown
+TERMS, REWARD_VIEW = "terms", "judge"  # widgets: the terms of a reward; which picture
 NEW_SAE = {  # widgets of the form for a new one, by the fields of a plan and its recipe
     name: f"sae_{name}" for name in ("kind", "site", "layer", "expansion", "k", "l1", "steps", "lr", "seed", "controls")
 }

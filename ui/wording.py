@@ -1,5 +1,8 @@
 """Numbers to sentences. Verdicts are computed here from intervals, never typed into a page."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -11,6 +14,7 @@ from interp_core.probing import Causal
 from interp_core.sae_quality import Quality
 from interp_core.statistics import Interval
 
+LOOSE = 0.95  # share of the bound, below which ties have made best-of-n cheaper
 NATS, BITS, BITS_OF_TOKENS = "nats", "bits/char", "bits/token"
 ALPHA = 0.05
 EXACT = 1e-9  # half-width of a number that was not measured
@@ -232,3 +236,52 @@ def ablation_verdict(name: str, effect: Interval, rank: int, total: int, differe
     if difference.low > 0:
         return True, f"the model depends on {name}: more than on its median head (rank {rank} of {total})"
     return False, f"losing {name} costs something, but no more than the median head (rank {rank} of {total})"
+
+
+def tuning_verdict(
+    rank: int,
+    low: Mapping[Any, Any],
+    full: Mapping[Any, Any] | None,
+    control: Mapping[Any, Any] | None,
+    needed: int | None,
+) -> tuple[bool, str]:
+    """Whether a low rank is enough, and whether the full update is of low rank itself.
+
+    Args:
+        rank: the smallest that is not clearly worse than the best.
+        low: its row: gain_nats with _low and _high.
+        full: of all weights, once it is done.
+        control: the best of the controls, once there is one.
+        needed: directions that hold 90% of the median matrix's full update.
+    """
+    gain = float(low["gain_nats"])
+    if low["gain_nats_low"] <= 0:
+        return False, f"rank {rank} gains nothing that can be measured on the second text"
+    if full is None or control is None or needed is None:
+        return False, f"rank {rank} gains; what it must be compared with is not done yet"
+    whole = float(full["gain_nats"])
+    gained = f"rank {rank} gains {'more than' if gain > whole else f'{gain / whole:.0%} of what'} all weights do"
+    beaten = "" if gain > control["gain_nats"] else f", but {control['variant']} gains as much"
+    update = "the full update is low rank, too"
+    if needed > rank:
+        update = f"the full update is not low rank: 90% of it needs {needed} directions"
+    return not beaten, f"{gained}{beaten}; {update}"
+
+
+def best_of_verdict(row: Mapping[Any, Any], scores: np.ndarray, control: float, levels: int) -> tuple[bool, str]:
+    """What the choice buys, and whether ties make the bound loose.
+
+    Args:
+        row: of the chosen n: reward, reward_low, kl, bound.
+        scores: of the pool.
+        control: upper end of the reward of as much choice by shuffled rewards.
+        levels: how many distinct rewards there are.
+    """
+    if levels == 1:
+        return False, "all samples have the same reward: there is nothing to choose"
+    if row["reward_low"] <= control:
+        return False, "no more than choosing by shuffled rewards gives"
+    gained, ties = (row["reward"] - scores.mean()) / scores.std(), ""
+    if row["bound"] > 0 and row["kl"] < LOOSE * row["bound"]:
+        ties = f"; its {levels} levels make it {1 - row['kl'] / row['bound']:.0%} cheaper than the bound"
+    return True, f"{gained:+.1f} standard deviations for {row['kl']:.1f} nats{ties}"

@@ -17,7 +17,7 @@ def test_a_deep_link_as_the_very_first_visit(server: str, page: Page) -> None:
     page.goto(f"{server}/atlas?head=L2H1&view=one+head")
     settled(page)
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
-    expect(page.locator("[data-testid=stSidebarNav] a")).to_have_count(8)
+    expect(page.locator("[data-testid=stSidebarNav] a")).to_have_count(9)
     expect(page.locator("[data-testid=stSidebar]")).to_contain_text("816,640 parameters")
     expect(page.locator("h1")).to_have_text("Atlas")
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(2)
