@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 SPEAKER = re.compile(r"[A-Z][^\n:]{0,40}:")
+SPEAKER_OF, VERSE, PROSE = "speaker ", "verse", "prose"
 CAPITALS = 0.8  # share of lines that begin with a capital letter, from which a speech is verse
 
 
@@ -48,6 +49,23 @@ def speakers(text: str, least: int = 0) -> dict[str, int]:
     for speech in speeches(text):
         said[speech.speaker] += len(speech.text)
     return {name: count for name, count in said.most_common() if count >= least}
+
+
+def part(text: str, name: str) -> tuple[str, str]:
+    """The part of a play that a name tells, and the rest: `speaker ROMEO`, `verse`, `prose`.
+
+    Raises:
+        ValueError: another name, or nothing of that kind.
+    """
+    if name.startswith(SPEAKER_OF):
+        found = of_speaker(text, name.removeprefix(SPEAKER_OF))
+    elif name in (VERSE, PROSE):
+        found = of_form(text, verse=name == VERSE)
+    else:
+        raise ValueError(f"{name!r} is no part of a play: expected 'verse', 'prose' or '{SPEAKER_OF}NAME'")
+    if not found[0]:
+        raise ValueError(f"the text has no {name}")
+    return found
 
 
 def of_speaker(text: str, speaker: str) -> tuple[str, str]:

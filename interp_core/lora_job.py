@@ -1,9 +1,10 @@
 """Sweeps low-rank tunings of a checkpoint on a second text and writes what was found: a command, run as a job.
 
-    python -m interp_core.lora_job --checkpoint checkpoints/shakespeare.pt --tokens tokens.safetensors --out tuned/tuned.pt
+    python -m interp_core.lora_job --checkpoint checkpoints/shakespeare.pt --target prose --out tuned/tuned.pt
 
-`--tokens` holds the numbers of the target text and of the source (see `write_tokens`). Beside `--out`, the model of the rank
-where quality saturates, lies `.tuning.json` with every outcome; it is written anew after each, so that it can be looked at.
+The target is a part of the held-out tenth of a named text, or what `--tokens` holds (see `write_tokens`). Beside `--out`, the
+model of the rank where quality saturates, lies `.tuning.json` with every outcome; it is written anew after each, so that it can
+be looked at.
 """
 
 import argparse
@@ -20,7 +21,8 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from interp_core import checkpoints, corpora, files, lora, lora_sweep, run_files
+from interp_core import checkpoints, corpora, domains, files, lora, lora_sweep, run_files
+from interp_core.checkpoints import Checkpoint
 from interp_core.corpora import Text
 from interp_core.lora import TARGETS, Tuning
 from interp_core.lora_sweep import Material, Outcome
@@ -38,9 +40,10 @@ class Plan:
 
     out: Path
     checkpoint: Path
-    tokens: Path
+    tokens: Path | None = None  # numbers of target and source, instead of parts of a named text
+    text: str = "tiny-shakespeare"
     of: str = ""  # hash of the checkpoint that is meant, where `checkpoint` is a copy of it
-    target: str = "second text"  # what a page calls it
+    target: str = "prose"  # a part of a play (see `domains.part`), or what a page calls the text in `tokens`
     targets: tuple[str, ...] = ("queries", "values")
     ranks: tuple[int, ...] = lora_sweep.RANKS
     seeds: int = lora_sweep.SEEDS
@@ -54,7 +57,8 @@ class Plan:
     @property
     def arguments(self) -> list[str]:
         """Of the command that runs it."""
-        given = ["--out", str(self.out), "--checkpoint", str(self.checkpoint), "--tokens", str(self.tokens)]
+        given = ["--out", str(self.out), "--checkpoint", str(self.checkpoint)]
+        given += ["--text", self.text] if self.tokens is None else ["--tokens", str(self.tokens)]
         given += ["--of", self.of] * bool(self.of) + ["--target", self.target, "--targets", ",".join(self.targets)]
         given += ["--ranks", ",".join(map(str, self.ranks)), "--seeds", str(self.seeds)]
         for name in OPTIONS:
@@ -76,10 +80,11 @@ def of_arguments(arguments: Sequence[str]) -> Plan:
         SystemExit: no such option; argparse has said which.
     """
     parser = argparse.ArgumentParser(description="Is the update of a fine-tuning low rank?")
-    for name in ("out", "checkpoint", "tokens"):
+    for name in ("out", "checkpoint"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--of", default="")
-    parser.add_argument("--target", default=Plan.target)
+    parser.add_argument("--tokens", type=Path, help="numbers of target and source, instead of parts of a named text")
+    for name in ("of", "target", "text"):
+        parser.add_argument(f"--{name}", default=getattr(Plan, name))
     parser.add_argument(
         "--targets", type=lambda given: tuple(given.split(",")), default=Plan.targets, help=", ".join(TARGETS)
     )
@@ -99,13 +104,19 @@ def write_tokens(target: Text, source: Text) -> bytes:
     return safetensors.torch.save({"target": numbers, "source": torch.cat([source.train, source.validation])})
 
 
-def material(plan: Plan, context: int) -> Material:
+def material(plan: Plan, checkpoint: Checkpoint) -> Material:
     """What is learned, and the windows on which target and source are judged.
 
     Raises:
-        ValueError: a text is too short.
+        ValueError: a text is too short, or has no such part.
     """
-    held = safetensors.torch.load_file(plan.tokens)
+    context, tokenizer = checkpoint.model.config.context, checkpoint.tokenizer
+    if plan.tokens is not None:
+        held = safetensors.torch.load_file(plan.tokens)
+    else:
+        validation = corpora.load(plan.text, tokenizer).validation
+        parts_of = domains.part(tokenizer.decode(validation.tolist()), plan.target)
+        held = {name: tokenizer.encode(part) for name, part in zip(("target", "source"), parts_of, strict=True)}
     target, source = held["target"], held["source"]
     cut = int((1 - HELD_OUT) * len(target))
     parts = []
@@ -124,12 +135,13 @@ def work(plan: Plan, tell: Any) -> None:
     """Makes the sweep; the results are there, and more of them, after every outcome."""
     checkpoint = checkpoints.load(plan.checkpoint)
     model = checkpoint.model
-    given = material(plan, model.config.context)
+    given = material(plan, checkpoint)
     chosen = lora_sweep.variants(model, plan.tuning, plan.ranks)
     total, outcomes, kept = lora_sweep.count(chosen, plan.seeds), [], {}
     papers: dict[str, Any] = {
         "checkpoint": plan.of or checkpoint.sha256, "target": plan.target, "targets": plan.targets,
-        "command": plan.command, "tuning": {f.name: getattr(plan.tuning, f.name) for f in fields(Tuning)},
+        "command": plan.command, "seeds": plan.seeds, "checkpoint_name": checkpoint.name,
+        "tuning": {f.name: getattr(plan.tuning, f.name) for f in fields(Tuning)},
         "windows": {"target": len(given.target), "source": len(given.source), "tokens learned": len(given.train)},
         "rates": {variant.name: variant.rates for variant in chosen},
     }  # fmt: skip
@@ -199,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         work(plan, tell)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, corpora.TextUnavailable) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

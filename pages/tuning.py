@@ -16,27 +16,32 @@ from ui.sections import tuning as section
 from ui.takeaway import load_lines, takeaway
 
 LOW_RANK, BEST_OF_N = "low-rank tuning", "best of n"
+IS_IT_LOW = "Is the update of a fine-tuning low rank?"
 KEYS = (
     session.TRACK, session.TUNING, session.TUNING_VIEW, session.REWARD, session.BEST, session.POOL, session.LENGTH_OF,
     session.REWARD_VIEW,
 )  # fmt: skip
 
 bench = open_bench()
-with st.sidebar:
-    track = st.radio("Track", [LOW_RANK, BEST_OF_N], key=session.TRACK, bind="query-params", horizontal=True)
+track = side.segmented_control(
+    "Track", [LOW_RANK, BEST_OF_N], default=LOW_RANK, key=session.TRACK, bind="query-params", required=True,
+    label_visibility="collapsed",
+)  # fmt: skip
 
 
-def choose_view(key: str, views: list[str]) -> str:
-    """The figure that is shown."""
+def ask(question: str, key: str, views: list[str]) -> str:
+    """The question, and beside it the choice of figure."""
+    words, choice = st.columns([3, 2], vertical_alignment="center")
+    words.markdown(f"**{question}**")
     session.default_to(key, views, views[0])
-    return side.segmented_control(
+    return choice.segmented_control(
         "View", views, key=key, bind="query-params", required=True, label_visibility="collapsed"
     )
 
 
 def low_rank() -> None:
     """The form, or a sweep: claim, controls, figure, take-away."""
-    entries = {entry.job.name: entry for entry in tunings.find(bench)}
+    entries = {entry.name: entry for entry in tunings.find(bench)}
     with st.sidebar:
         options = [*entries, section.NEW]
         session.default_to(session.TUNING, options, options[0])
@@ -46,18 +51,18 @@ def low_rank() -> None:
             section.draw_controls(chosen)
     if session.TUNING_ERROR in st.session_state:
         st.error(st.session_state.pop(session.TUNING_ERROR))
-    st.markdown("**Is the update of a fine-tuning low rank?**")
     if chosen is None:
+        st.markdown(f"**{IS_IT_LOW}**")
         section.draw_form(bench)
         return
-    if chosen.job.active:
+    if chosen.job is not None and chosen.job.active:
         section.watch(chosen, chosen.stamp)
     else:
         section.draw_progress(chosen)
     found = section.open_sweep(bench, chosen)
     if found is None:
         return
-    view = choose_view(session.TUNING_VIEW, list(section.VIEWS))
+    view = ask(IS_IT_LOW, session.TUNING_VIEW, list(section.VIEWS))
     section.claim(found)
     picture, about = st.columns([5, 4], gap="medium")
     with picture:
@@ -69,8 +74,7 @@ def low_rank() -> None:
 
 def best_of() -> None:
     """A reward: claim, control, figure, samples, take-away."""
-    view = choose_view(session.REWARD_VIEW, list(best_of_n.VIEWS))
-    st.markdown("**What does it cost to please a reward, and how is it gamed?**")
+    view = ask("What does it cost to please a reward, and how is it gamed?", session.REWARD_VIEW, list(best_of_n.VIEWS))
     study = best_of_n.open_study(bench)
     if study is None:
         return

@@ -68,7 +68,7 @@ ALLOWED = {
     "lora": BASE | {"layouts"},
     "lora_sweep": BASE | {"lora"},
     "lora_job": BASE
-    | {"checkpoints", "files", "lora", "lora_sweep", "run_files"},  # its command line reads and writes them
+    | {"checkpoints", "domains", "files", "lora", "lora_sweep", "run_files"},  # its command line reads and writes them
     "directions": {"moments"},
     "ged": BASE | {"directions", "moments"},
     "samples": {"model"},

@@ -14,31 +14,36 @@ from ui.bench import Bench
 MODULE = "interp_core.lora_job"
 LEAST = 8_000  # characters of a speaker who is offered
 MOST_SPEAKERS = 4
-SPEAKER, VERSE, PROSE = "speaker ", "verse", "prose"
 
 
 @dataclass(frozen=True)
 class Tuned:
     """One sweep."""
 
-    job: Job
-    plan: Plan
+    name: str
+    results: Path
+    out: Path | None  # the tuned model, once there is one
+    job: Job | None  # None: it came with the app
 
     @property
     def stamp(self) -> int:
         """When its results were written; 0 while there are none."""
-        return self.plan.results.stat().st_mtime_ns if self.plan.results.is_file() else 0
+        return self.results.stat().st_mtime_ns if self.results.is_file() else 0
 
 
 def find(bench: Bench) -> list[Tuned]:
-    """The sweeps of the checkpoint on the bench, the newest first."""
+    """The sweeps of the checkpoint on the bench, the newest first, shipped ones last."""
     if session.RUNS.is_dir():
         jobs.advance(session.RUNS)
     found = []
     for job in jobs.find(session.RUNS):
         plan = _plan_of(job)
         if plan is not None and plan.of == bench.checkpoint.sha256:
-            found.append(Tuned(job, plan))
+            found.append(Tuned(job.name, plan.results, plan.out, job))
+    for path in sorted(session.FOLDER.glob(f"*{lora_job.RESULTS}")):
+        shipped = Tuned(path.name.removesuffix(lora_job.RESULTS), path, None, None)
+        if cache.sweep_results(str(path), shipped.stamp).papers["checkpoint"] == bench.checkpoint.sha256:
+            found.append(shipped)
     return found
 
 
@@ -47,9 +52,9 @@ def offered(bench: Bench) -> list[str]:
     if isinstance(bench.checkpoint.tokenizer, NumberTokenizer):
         return []
     held = _held_out(bench)
-    own = [SPEAKER + name for name in list(domains.speakers(held, LEAST))[:MOST_SPEAKERS]]
+    own = [domains.SPEAKER_OF + name for name in list(domains.speakers(held, LEAST))[:MOST_SPEAKERS]]
     if own:
-        own += [VERSE, PROSE]
+        own = [domains.PROSE, domains.VERSE, *own]
     others = [name for name in (*corpora.NAMES, *cache.brought_texts()) if name != bench.text.name]
     return [*own, *(name for name in others if name not in corpora.NAMES or corpora.is_local(name))]
 
@@ -62,13 +67,11 @@ def texts(bench: Bench, name: str, drop: bool) -> tuple[Text, Text]:
     """
     tokenizer, unknown = bench.checkpoint.tokenizer, "drop" if drop else "error"
     held = _held_out(bench)
-    if name.startswith(SPEAKER):
-        target, rest = domains.of_speaker(held, name.removeprefix(SPEAKER))
-    elif name in (VERSE, PROSE):
-        target, rest = domains.of_form(held, verse=name == VERSE)
-    else:
-        own = cache.brought_texts()
+    own = cache.brought_texts()
+    if name in own or name in corpora.NAMES:
         target, rest = own[name] if name in own else cache.characters(name), held
+    else:
+        target, rest = domains.part(held, name)
     encoded = corpora.encode(name, target, tokenizer, unknown)  # type: ignore[arg-type]
     return encoded, corpora.encode(bench.text.name, rest, tokenizer, "drop")
 

@@ -100,11 +100,11 @@ def frontier(best: pd.DataFrame, tilted: pd.DataFrame, chosen: int, reference: f
     most = float(best["kl"].max()) * 1.3
     shown = tilted[tilted["kl"] <= most]
     legend = alt.Color("kind:N", title=None, legend=alt.Legend(orient="top"), scale=alt.Scale(
-        domain=["exp(r/β), the frontier", "best of n", "n by the bound log n − (n−1)/n"], range=[GREEN, BLUE, GREY]))  # fmt: skip
-    line = alt.Chart(shown.assign(kind="exp(r/β), the frontier")).mark_line(strokeWidth=3).encode(
-        x=x, y=y, color=legend, strokeDash=alt.condition("datum.trusted", alt.value([1, 0]), alt.value([4, 4])),
-        detail="trusted:N", tooltip=[alt.Tooltip(f"{n}:Q", format=".3g") for n in ("beta", "reward", "kl", "effective")],
-    )  # fmt: skip
+        domain=["exp(r/β), the frontier", "best of n", "n, by the bound"], range=[GREEN, BLUE, GREY]))  # fmt: skip
+    tooltip = [alt.Tooltip(f"{name}:Q", format=".3g") for name in ("beta", "reward", "kl", "effective")]
+    curve = alt.Chart(shown.assign(kind="exp(r/β), the frontier")).encode(x=x, y=y, color=legend, tooltip=tooltip)
+    line = curve.mark_line(strokeWidth=2, strokeDash=[4, 4])
+    line += curve.transform_filter("datum.trusted").mark_line(strokeWidth=4)
     points = alt.Chart(best.assign(kind="best of n")).encode(x=x, color=legend)
     ends = points.mark_rule(strokeWidth=3).encode(
         y=alt.Y("reward_low:Q", title="expected reward", scale=alt.Scale(zero=False)), y2="reward_high:Q"
@@ -114,7 +114,7 @@ def frontier(best: pd.DataFrame, tilted: pd.DataFrame, chosen: int, reference: f
         tooltip=["n:Q", *(alt.Tooltip(f"{n}:Q", format=".3f") for n in ("reward", "reward_low", "reward_high", "kl", "bound"))],
     )  # fmt: skip
     bound = (
-        alt.Chart(best.assign(kind="n by the bound log n − (n−1)/n", kl=best["bound"]))
+        alt.Chart(best.assign(kind="n, by the bound", kl=best["bound"]))
         .mark_point(size=60)
         .encode(x=x, y=y, color=legend)
     )

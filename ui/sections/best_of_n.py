@@ -12,6 +12,7 @@ import streamlit as st
 from interp_core import preference, rewards
 from interp_core.pools import Pool
 from interp_core.rewards import KINDS, RewardError, Term
+from interp_core.tokenizers import NumberTokenizer
 from ui import cache, effort, session, wording
 from ui.bench import Bench
 from ui.charts import tuning as charts
@@ -87,6 +88,9 @@ class Study:
 
 def open_study(bench: Bench) -> Study | None:
     """The sidebar's choices and the pool; None, with a word, where the reward cannot be computed."""
+    if isinstance(bench.checkpoint.tokenizer, NumberTokenizer):
+        st.info("This checkpoint's tokens are numbers, and rewards are of texts: choose a checkpoint of a text.")
+        return None
     large = effort.is_large(bench.checkpoint.model)
     options = FEW_SAMPLES if large else SAMPLES
     longest = min(bench.checkpoint.model.config.context, effort.longest_window(bench.checkpoint.model))
@@ -113,7 +117,7 @@ def open_study(bench: Bench) -> Study | None:
 def _choose(bench: Bench) -> tuple[str, int]:
     left, right = st.columns([2, 3])
     names = [*PRESETS, OWN]
-    name = left.selectbox("Reward", names, key=session.REWARD, bind="query-params", required=True) or names[0]
+    name = left.selectbox("Reward", names, key=session.REWARD, bind="query-params") or names[0]
     n = right.select_slider(
         "Best of n", [str(n) for n in preference.COUNTS], "16", key=session.BEST, bind="query-params"
     )
@@ -166,7 +170,7 @@ def claim(study: Study) -> None:
         help="Exactly, for the reward's levels in the pool. Ties make it less than log n − (n−1)/n.",
     )  # fmt: skip
     control.metric(
-        "control: chosen by shuffled rewards", f"{mean:.2f} ±{2 * error:.2f}",
+        "control: shuffled rewards", f"{mean:.2f} ±{2 * error:.2f}",
         help="As much is chosen, at the same cost, by rewards that belong to other samples.",
     )  # fmt: skip
     entropy = study.price().set_index("n")["entropy"]

@@ -18,6 +18,7 @@ from ui import cache, runs, session, tunings, wording
 from ui.bench import Bench
 from ui.charts import tuning as charts
 from ui.session import NEW_TUNING
+from ui.takeaway import shown_path
 from ui.tunings import Tuned, UnknownCharacters
 
 Row = Mapping[Any, Any]  # of the table of variants
@@ -38,12 +39,12 @@ class Found:
     @property
     def provenance(self) -> str:
         """Where the numbers come from, in one line."""
-        papers, tuning = self.results.papers, self.tuned.plan.tuning
-        windows = papers["windows"]
+        papers = self.results.papers
+        windows, tuning = papers["windows"], papers["tuning"]
         return (
             f"checkpoint {self.bench.checkpoint.name} ({self.bench.checkpoint.short_hash}) · tuned on {papers['target']}, "
-            f"{windows['tokens learned']:,} tokens, {tuning.steps} steps of {tuning.batch} windows · judged on "
-            f"{windows['target'] // 2} windows of it and {windows['source']} of the source · {self.tuned.plan.seeds} seeds"
+            f"{windows['tokens learned']:,} tokens, {tuning['steps']} steps of {tuning['batch']} windows · judged on "
+            f"{windows['target'] // 2} windows of it and {windows['source']} of the source · {papers['seeds']} seeds"
         )
 
     @property
@@ -76,7 +77,7 @@ def draw_form(bench: Bench) -> None:
     given = _texts(bench, str(target))
     if given is None:
         return
-    plan = Plan(Path(), Path(), Path(), target=str(target), targets=tuple(targets), seeds=int(seeds),
+    plan = Plan(Path(), Path(), target=str(target), targets=tuple(targets), seeds=int(seeds),
                 tuning=Tuning(steps=int(steps), seed=bench.seed, targets=tuple(targets)))  # fmt: skip
     variants = lora_sweep.variants(bench.checkpoint.model, plan.tuning, plan.ranks)
     st.caption(
@@ -111,7 +112,7 @@ def open_sweep(bench: Bench, tuned: Tuned) -> Found | None:
     """What a sweep has found so far; None before its first rank is done."""
     if not tuned.stamp:
         return None
-    results = cache.sweep_results(str(tuned.plan.results), tuned.stamp)
+    results = cache.sweep_results(str(tuned.results), tuned.stamp)
     rates = {name: tuple(tried) for name, tried in results.papers["rates"].items()}
     table = lora_sweep.table(results.outcomes, rates, bench.seed)
     return Found(bench, tuned, results, table) if (table["kind"] == "low rank").any() else None
@@ -119,10 +120,10 @@ def open_sweep(bench: Bench, tuned: Tuned) -> Found | None:
 
 def draw_progress(tuned: Tuned) -> None:
     """How far a sweep is."""
-    job = jobs.look(tuned.job.folder)
-    if job is None:
+    job = None if tuned.job is None else jobs.look(tuned.job.folder)
+    if job is None or tuned.out is None:
         return
-    records = run_files.records(tuned.plan.out)
+    records = run_files.records(tuned.out)
     if job.state == "failed":
         st.error(job.message)
     elif job.state == "queued":
@@ -136,13 +137,16 @@ def draw_progress(tuned: Tuned) -> None:
 def watch(tuned: Tuned, stamp: int) -> None:
     """The progress while a sweep runs, and the page anew when there is more to see."""
     draw_progress(tuned)
-    job = jobs.look(tuned.job.folder)
+    job = None if tuned.job is None else jobs.look(tuned.job.folder)
     if job is None or not job.active or tuned.stamp != stamp:
         st.rerun()
 
 
 def draw_controls(tuned: Tuned) -> None:
     """Stop, delete."""
+    if tuned.job is None:
+        st.caption("It came with the app.")
+        return
     job = jobs.look(tuned.job.folder)
     if job is None:
         return
@@ -287,8 +291,8 @@ def beside(found: Found) -> None:
         shown[["variant", "parameters", "lr", "target", "source"]].rename(columns={"target": "gain", "source": "forgotten"}),
         hide_index=True, row_height=28, height=300,
     )  # fmt: skip
-    out = found.tuned.plan.out
-    if out.is_file():
+    out = found.tuned.out
+    if out is not None and out.is_file():
         st.page_link(
             "pages/atlas.py", label=f"{out.stem} in the Atlas: which heads changed?", icon=":material/arrow_forward:",
             query_params={session.CHECKPOINT: out.stem},
@@ -297,12 +301,12 @@ def beside(found: Found) -> None:
 
 def code(found: Found) -> str:
     """The Python that reads the same table."""
-    path = found.tuned.plan.results
+    path = shown_path(found.tuned.results)
     return f"""from pathlib import Path
 
 from interp_core import lora_job, lora_sweep
 
-found = lora_job.read(Path({str(path)!r}))
+found = lora_job.read(Path({path!r}))
 rates = {{name: tuple(tried) for name, tried in found.papers["rates"].items()}}
 table = lora_sweep.table(found.outcomes, rates, seed={found.bench.seed})
 print(lora_sweep.elbow(table))
