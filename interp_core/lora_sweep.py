@@ -128,8 +128,9 @@ def sweep(
 def table(outcomes: Sequence[Outcome], rates: dict[str, tuple[float, ...]], seed: int = 0) -> pd.DataFrame:
     """A row a variant: parameters, lr, whether it lies at the edge of those tried; losses in nats with _low and _high.
 
-    The intervals are over held-out windows, each averaged over seeds; `target_seeds` is the range between seeds. Forgetting is
-    the source's loss minus the base model's, window by window.
+    The intervals are over held-out windows, each averaged over seeds. `gain_seeds` are the gains of the seeds, one by one, and
+    `gain_seeds_low` and `_high` the interval over them (Student's t; of three seeds a wide one). Forgetting is the source's loss
+    minus the base model's, window by window.
     """
     base, rows = outcomes[0], []
     ranked = [_held_out(outcomes, name) for name in _names(outcomes, "low rank")]
@@ -140,12 +141,15 @@ def table(outcomes: Sequence[Outcome], rates: dict[str, tuple[float, ...]], seed
         source = np.mean([outcome.source for outcome in mine], axis=0)
         nats, gained = interval(target, seed), interval(base.target[1::2] - target, seed)
         forgotten = interval(source - base.source, seed)
-        ends = [float(outcome.target[1::2].mean()) for outcome in mine]
+        each = np.array([float((base.target - outcome.target)[1::2].mean()) for outcome in mine])
+        seeds = interval(each, seed) if len(each) > 1 else Interval(float(each[0]), float("nan"), float("nan"))
         rate, tried = mine[0].tuning.lr, rates.get(name, ())
         rows.append({
             "variant": name, "kind": "base" if name == BASE else mine[0].tuning.kind, "rank": mine[0].tuning.rank,
             "parameters": mine[0].parameters, "lr": rate if name != BASE else float("nan"),
-            "edge": bool(tried) and rate in (min(tried), max(tried)), "seeds": len(mine), "target_seeds": max(ends) - min(ends),
+            "edge": bool(tried) and rate in (min(tried), max(tried)), "seeds": len(mine),
+            "gain_seeds": each.tolist(), "gain_seeds_low": seeds.low,
+            "gain_seeds_high": seeds.high,
             **_ends("target_nats", nats), **_ends("gain_nats", gained), **_ends("forgetting_nats", forgotten),
             **_ends("behind_nats", interval(target - (target if best is None else best), seed)),
         })  # fmt: skip

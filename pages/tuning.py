@@ -69,7 +69,9 @@ def low_rank() -> None:
         chart = section.VIEWS[view](found)
     with about:
         section.beside(found)
-    takeaway(bench, "tuning", found.table, chart, section.code(found), KEYS, found.provenance)
+    takeaway(
+        bench, "tuning", found.table.drop(columns="gain_seeds"), chart, section.code(found), KEYS, found.provenance
+    )
 
 
 def best_of() -> None:

@@ -307,3 +307,34 @@ def test_the_figures_of_autoencoders() -> None:
     assert "effect on the logit" in svg(
         shared.logits(pd.DataFrame({"token": ["a", "b"], "effect": [0.5, -0.4]}), "feature", 260)
     )
+
+
+def test_the_figures_of_tuning_hold_their_numbers() -> None:
+    from ui.charts import tuning
+
+    table = pd.DataFrame({
+        "variant": ["rank 1", "rank 2", "all weights"], "kind": ["low rank", "low rank", "full"], "parameters": [10, 20, 500],
+        "lr": [1e-3] * 3, "gain_nats": [0.1, 0.2, 0.3], "gain_nats_low": [0.0, 0.1, 0.2], "gain_nats_high": [0.2, 0.3, 0.4],
+        "gain_seeds": [[0.1, 0.12], [0.19, 0.21], [0.3]],
+    })  # fmt: skip
+    spec = tuning.quality(table, "gain_nats", "gain", seeds=True).to_dict()
+    rows = [len(data) for data in spec["datasets"].values()]
+    assert sorted(rows) == [1, 3, 5]
+    frontier = pd.DataFrame({"n": [1, 2], "reward": [0.0, 1.0], "kl": [0.0, 0.2], "bound": [0.0, 0.19]})
+    for end in ("_low", "_high"):
+        frontier[f"reward{end}"], frontier[f"kl{end}"] = frontier["reward"], frontier["kl"]
+    tilted = pd.DataFrame(
+        {
+            "beta": [1.0, 0.5],
+            "reward": [0.5, 2.0],
+            "kl": [0.1, 9.0],
+            "effective": [300.0, 2.0],
+            "trusted": [True, False],
+        }
+    )
+    spec = tuning.frontier(frontier, tilted, 2, 0.1).to_dict()
+    assert [0.1] in [[row["kl"] for row in data if "beta" in row] for data in spec["datasets"].values()], (
+        "cut where best-of-n ends"
+    )
+    heads = tuning.heads(np.array([[0.1, 0.2], [0.3, 0.4]]), "rank 1").to_dict()
+    assert sorted(row["change"] for row in next(iter(heads["datasets"].values()))) == [0.1, 0.2, 0.3, 0.4]

@@ -128,6 +128,6 @@ def test_speakers_and_forms_are_offered_of_a_play(offline: None, monkeypatch: py
     )
     monkeypatch.setattr(tunings.cache, "brought_texts", lambda: {"mine.txt": "abc"})
     offered = tunings.offered(bench)  # type: ignore[arg-type]
-    assert offered[:4] == ["prose", "verse", "speaker NURSE", "speaker ROMEO"]
+    assert offered[:4] == ["prose", "verse", "speaker ROMEO", "speaker NURSE"]
     assert "mine.txt" in offered
     assert session.TUNING == "tuning"

@@ -11,40 +11,38 @@ from ui.charts.theme import BLUE, FONT, GREEN, GREY, ORANGE, PINK, VERMILION, th
 KINDS = {"low rank": BLUE, "full": VERMILION, "frozen A": ORANGE, "head only": GREEN, "dense": PINK}
 
 
-def quality(table: pd.DataFrame, column: str, title: str, base: float) -> alt.LayerChart:
-    """A loss against the numbers that are learned, with intervals.
+def quality(table: pd.DataFrame, column: str, title: str, seeds: bool) -> alt.LayerChart:
+    """A change of loss against the numbers that are learned, with intervals.
 
     Args:
-        table: variant, kind, parameters, and `column` with _low and _high.
-        column: what is shown, in nats.
+        table: variant, kind, parameters, lr, and `column` with _low and _high; `gain_seeds`, a list, where `seeds`.
+        column: what is shown, in nats; 0 is the base model.
         title: of it.
-        base: where the base model is.
+        seeds: whether each seed is marked.
     """
     scale = alt.Scale(domain=list(KINDS), range=list(KINDS.values()))
     x = alt.X("parameters:Q", scale=alt.Scale(type="log", nice=False, padding=20), title="numbers that are learned")
-    y = alt.Scale(zero=False)
-    base_line = alt.Chart(pd.DataFrame({"at": [base], "words": ["base model"]})).encode(y=alt.Y("at:Q", scale=y))
-    rule = base_line.mark_rule(strokeDash=[5, 4], color=GREY, strokeWidth=2)
-    words = base_line.mark_text(align="right", dx=-4, dy=-8, fontSize=FONT, color=GREY).encode(
+    zero = alt.Chart(pd.DataFrame({"at": [0.0], "words": ["base model"]})).encode(y="at:Q")
+    words = zero.mark_text(align="right", dx=-4, dy=-8, fontSize=FONT, color=GREY).encode(
         x=alt.value("width"), text="words:N"
     )
-    chart = alt.Chart(table).encode(
-        x=x, color=alt.Color("kind:N", scale=scale, title=None, legend=alt.Legend(orient="top"))
-    )
-    line = (
-        chart.transform_filter("datum.kind == 'low rank'")
-        .mark_line(strokeWidth=2)
-        .encode(y=alt.Y(f"{column}:Q", title=title, scale=y))
-    )
-    ends = chart.mark_rule(strokeWidth=3).encode(
-        y=alt.Y(f"{column}_low:Q", title=title, scale=y), y2=f"{column}_high:Q"
-    )
+    colour = alt.Color("kind:N", scale=scale, title=None, legend=alt.Legend(orient="top"))
+    chart = alt.Chart(table.drop(columns="gain_seeds")).encode(x=x, color=colour)
+    y = alt.Y(f"{column}:Q", title=title)
+    line = chart.transform_filter("datum.kind == 'low rank'").mark_line(strokeWidth=2).encode(y=y)
+    ends = chart.mark_rule(strokeWidth=3).encode(y=alt.Y(f"{column}_low:Q", title=title), y2=f"{column}_high:Q")
+    numbers = [alt.Tooltip(f"{column}{end}:Q", format="+.4f") for end in ("", "_low", "_high")]
     points = chart.mark_point(filled=True, size=150, opacity=1).encode(
-        y=alt.Y(f"{column}:Q", title=title, scale=y),
-        tooltip=["variant:N", "parameters:Q", alt.Tooltip("lr:Q", format=".0e", title="learning rate"),
-                 *(alt.Tooltip(f"{column}{end}:Q", format="+.4f") for end in ("", "_low", "_high"))],
-    )  # fmt: skip
-    return themed((rule + words + line + ends + points).properties(height=330))
+        y=y, tooltip=["variant:N", "parameters:Q", alt.Tooltip("lr:Q", format=".0e", title="learning rate"), *numbers]
+    )
+    layers = zero.mark_rule(strokeDash=[5, 4], color=GREY, strokeWidth=2) + words + line + ends + points
+    if seeds:
+        each = table.explode("gain_seeds").assign(gain_seeds=lambda rows: rows["gain_seeds"].astype(float))
+        ticks = alt.Chart(each).mark_tick(size=22, thickness=2, opacity=0.8)
+        layers += ticks.encode(
+            x=x, y=alt.Y("gain_seeds:Q", title=title), color=colour, tooltip=["variant:N", "gain_seeds:Q"]
+        )
+    return themed(layers.properties(height=330))
 
 
 def spectra(table: pd.DataFrame, ranks: list[int]) -> alt.LayerChart:

@@ -178,9 +178,9 @@ def claim(found: Found) -> None:
     best = max(controls, key=lambda row: float(row["gain_nats"]), default=None)
     left, middle, right, last = st.columns(4)
     left.metric(
-        f"rank {rank}: gain on the second text, nats", _value(mine, "gain_nats"),
-        help=f"{mine['parameters']:,} numbers learned; the smallest rank within the interval of the best. Range between seeds "
-        f"{mine['target_seeds']:.3f}.",
+        f"rank {rank}: gain, nats", _value(mine, "gain_nats"),
+        help=f"On held-out windows of the second text. {mine['parameters']:,} numbers learned; the smallest rank that is not "
+        f"clearly worse than the best. Interval over seeds: {mine['gain_seeds_low']:+.3f} to {mine['gain_seeds_high']:+.3f}.",
     )  # fmt: skip
     middle.metric("all weights", "not yet" if full is None else _value(full, "gain_nats"))
     right.metric(
@@ -221,8 +221,8 @@ def _needed(held: pd.DataFrame, share: float = 0.9) -> int:
 
 
 def the_quality(found: Found) -> alt.LayerChart:
-    """Loss on the second text against what is learned."""
-    return _scatter(found, "target_nats", "loss on the second text, nats")
+    """Gain on the second text against what is learned."""
+    return _scatter(found, "gain_nats", "gain on the second text, nats")
 
 
 def the_forgetting(found: Found) -> alt.LayerChart:
@@ -231,12 +231,13 @@ def the_forgetting(found: Found) -> alt.LayerChart:
 
 
 def _scatter(found: Found, column: str, title: str) -> alt.LayerChart:
-    base = found.table[found.table["kind"] == "base"].iloc[0]
-    chart = charts.quality(found.table[found.table["kind"] != "base"], column, title, float(base[column]))
+    seeds = column == "gain_nats"
+    chart = charts.quality(found.table[found.table["kind"] != "base"], column, title, seeds)
     st.altair_chart(chart, alt=f"{title}, against the number of learned parameters.")
     st.caption(
-        "A point is a variant at its best learning rate, the mean of its seeds; 95% intervals over held-out windows that chose "
-        "nothing. Blue line: ranks. Red: all weights. The others are controls."
+        "A point is a variant at its best learning rate, the mean of its seeds"
+        + (" (ticks)" if seeds else "")
+        + "; bars: 95% over held-out windows that chose nothing. Blue line: ranks. Red: all weights. The others are controls."
     )
     return chart
 
@@ -287,6 +288,7 @@ def beside(found: Found) -> None:
         target=[_value(row, "gain_nats") for row in found.table.to_dict("records")],
         source=[_value(row, "forgetting_nats") for row in found.table.to_dict("records")],
     )
+    shown = shown[shown["kind"] != "base"]
     st.dataframe(
         shown[["variant", "parameters", "lr", "target", "source"]].rename(columns={"target": "gain", "source": "forgotten"}),
         hide_index=True, row_height=28, height=300,
