@@ -45,7 +45,10 @@ def low_rank() -> None:
     with st.sidebar:
         options = [*entries, section.NEW]
         session.default_to(session.TUNING, options, options[0])
-        name = st.selectbox("Sweep", options, index=None, key=session.TUNING, bind="query-params", required=True)
+        st.caption("Sweep")
+        name = st.selectbox(
+            "Sweep", options, index=None, key=session.TUNING, bind="query-params", required=True, label_visibility="collapsed"
+        )  # fmt: skip
         chosen = entries.get(name or options[0])
         if chosen is not None:
             section.draw_controls(chosen)

@@ -12,6 +12,7 @@ from ui import cache, session
 from ui.bench import Bench
 
 MODULE = "interp_core.lora_job"
+SHIPPED = " (shipped)"  # behind the name of a sweep that came with the app: one of the visitor's may be called the same
 LEAST = 8_000  # characters of a speaker who is offered
 MOST_SPEAKERS = 4
 
@@ -41,7 +42,7 @@ def find(bench: Bench) -> list[Tuned]:
         if plan is not None and plan.of == bench.checkpoint.sha256:
             found.append(Tuned(job.name, plan.results, plan.out, job))
     for path in sorted(session.FOLDER.glob(f"*{lora_job.RESULTS}")):
-        shipped = Tuned(path.name.removesuffix(lora_job.RESULTS), path, None, None)
+        shipped = Tuned(path.name.removesuffix(lora_job.RESULTS) + SHIPPED, path, None, None)
         if cache.sweep_results(str(path), shipped.stamp).papers["checkpoint"] == bench.checkpoint.sha256:
             found.append(shipped)
     return found

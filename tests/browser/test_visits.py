@@ -172,3 +172,19 @@ def test_a_deep_link_to_a_feature_and_a_click_in_the_plane_of_all(server: str, p
     page.get_by_role("radio", name="cause").click()
     settled(page)
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
+
+
+def test_a_deep_link_to_a_reward_and_the_way_to_the_sweep(server: str, page: Page) -> None:
+    page.goto(f"{server}/tuning?track=best+of+n&reward=says+king&best=64&judge=exploit")
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    expect(page.locator("[data-testid=stMetricLabel]").first).to_contain_text("reward of the best of 64")
+    expect(page.locator("[data-testid=stMain]")).to_contain_text("4,096 samples of 64 characters")
+    page.locator(".st-key-track").get_by_text("low-rank tuning").click()
+    settled(page)
+    expect(page.locator("[data-testid=stException]")).to_have_count(0)
+    expect(page.locator("[data-testid=stMetricLabel]").first).to_contain_text("gain, nats")
+    page.locator(".st-key-compare").get_by_text("spectrum").click()
+    settled(page)
+    expect(page.locator("[data-testid=stMain]")).to_contain_text("directions for 90%")
+    assert "compare=spectrum" in page.url

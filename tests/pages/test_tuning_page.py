@@ -1,5 +1,7 @@
 """The Tuning page: the shipped sweep, the form, a sweep from the form, and rewards."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -119,8 +121,6 @@ def test_pieces_can_be_tuned_and_rewarded(app: AppTest) -> None:
 
 
 def test_speakers_and_forms_are_offered_of_a_play(offline: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from types import SimpleNamespace
-
     play = "\n\n".join(["ROMEO:\nBut soft\nWhat light", "NURSE:\nPeace, I am\nso old."] * 600)
     bench = SimpleNamespace(
         checkpoint=SimpleNamespace(tokenizer=SimpleNamespace(decode=lambda tokens: play)),
@@ -131,3 +131,18 @@ def test_speakers_and_forms_are_offered_of_a_play(offline: None, monkeypatch: py
     assert offered[:4] == ["prose", "verse", "speaker ROMEO", "speaker NURSE"]
     assert "mine.txt" in offered
     assert session.TUNING == "tuning"
+
+
+def test_a_sweep_of_the_same_name_as_the_shipped_one_is_its_own(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = next(option for option in page.selectbox(key="tuning").options if option.endswith(tunings.SHIPPED))
+    job = SimpleNamespace(
+        module=tunings.MODULE, name=shipped.removesuffix(tunings.SHIPPED), folder=None, active=False, arguments=()
+    )
+    of = next(iter(tunings.session.FOLDER.glob("*.tuning.json")))
+    plan = SimpleNamespace(of=lora_job.read(of).papers["checkpoint"], results=of, out=of.with_name("none.pt"))
+    monkeypatch.setattr(jobs, "find", lambda root: [job])
+    monkeypatch.setattr(jobs, "look", lambda folder: None)
+    monkeypatch.setattr(tunings, "_plan_of", lambda job: plan)
+    app = page.run()
+    assert not app.exception
+    assert app.selectbox(key="tuning").options == [job.name, shipped, "tune anew"]
