@@ -23,7 +23,12 @@ RATES = (3e-4, 1e-3, 3e-3, 1e-2)  # of all tunings but
 FULL_RATES = (3e-5, 1e-4, 3e-4, 1e-3)  # those of all weights, which move as far with less
 SEEDS = 3
 FEWEST_WINDOWS = 16
-BASE, FULL, HEAD = "base model", "all weights", "unembedding only"
+BASE, FULL, HEAD, TIED_HEAD = (
+    "base model",
+    "all weights",
+    "unembedding only",
+    "embedding and unembedding, which are one",
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def variants(model: GPT, usual: Tuning, ranks: Sequence[int] = RANKS) -> list[Va
     found += [
         Variant(FULL, replace(usual, kind="full"), FULL_RATES),
         Variant(f"frozen A, rank {middle}", replace(usual, kind="frozen A", rank=middle), RATES),
-        Variant(HEAD, replace(usual, kind="head only"), RATES),
+        Variant(TIED_HEAD if model.config.tied_head else HEAD, replace(usual, kind="head only"), RATES),
     ]
     for layer in range(model.config.layers):
         dense = replace(usual, kind="dense", targets=usual.targets[-1:], layers=(layer,))

@@ -11,6 +11,12 @@ from interp_core.tokenizers import CharTokenizer, SubwordTokenizer, Tokenizer
 
 MOST_BYTES = 100_000_000  # of a text
 MOST_JSON = 20_000_000  # of a vocabulary or config: as Python's objects it takes ten times as much memory
+IDLE = (
+    "generation_config.json",
+    "special_tokens_map.json",
+    "tokenizer_config.json",
+    "added_tokens.json",
+)  # say nothing new
 EXPECTED = "expected a card, a config.json, a tokenizer.json, vocab.json with merges.txt, nanoGPT's meta.pkl or a text"
 
 
@@ -86,6 +92,8 @@ def read_papers(files: Mapping[str, bytes]) -> Papers:
     merges: str | None = None
     text: tuple[str, str] | None = None
     for name, data in files.items():
+        if name in IDLE:
+            continue
         if len(data) > MOST_BYTES:
             raise CheckpointError(f"{name} has {len(data):,} bytes, more than the {MOST_BYTES:,} that are read here.")
         if data[:1] == b"\x80":

@@ -60,6 +60,10 @@ def test_every_kind_of_paper_is_known_by_its_content() -> None:
     assert found.vocabulary.pieces is not None
 
 
+def test_what_hugging_face_saves_beside_the_rest_is_passed_over() -> None:
+    assert read_papers({"generation_config.json": b'{"bos_token_id": 1}', "tokenizer_config.json": b"{}"}) == Papers()
+
+
 def test_a_vocabulary_of_its_own_comes_before_the_characters_of_a_text() -> None:
     found = read_papers({"a.txt": LETTERS.encode(), "meta.pkl": META})
     assert found.vocabulary is not None

@@ -135,9 +135,9 @@ def sweep_results(path: str, stamp: int) -> Results:
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def pool(checkpoint: str, count: int, length: int, seed: int, _checkpoint: Checkpoint, _progress: Progress) -> Pool:
-    """Samples of a checkpoint with their probabilities."""
-    return pools.draw(_checkpoint.model, count, length, seed, _progress)
+def pool(checkpoint: str, count: int, length: int, seed: int, first: int, _model: GPT, _progress: Progress) -> Pool:
+    """Samples of a checkpoint, all after the token `first`, with their probabilities."""
+    return pools.draw(_model, count, length, seed, _progress, first)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -283,10 +283,14 @@ def formation_of(path: Path, half: int) -> pd.DataFrame:
 @st.cache_data(max_entries=200, show_spinner=False)
 def written(key: str, length: int, _checkpoint: Checkpoint) -> str:
     """A text by a checkpoint, begun with a line break where it knows one; always of the same random numbers."""
-    tokenizer = _checkpoint.tokenizer
-    first = torch.zeros(0) if isinstance(tokenizer, NumberTokenizer) else tokenizer.encode("\n", "drop")
-    prompt = first[None, -1:] if len(first) else torch.zeros(1, 1, dtype=torch.long)
-    return tokenizer.decode(samples.generate(_checkpoint.model, prompt, length)[0, 1:].tolist())
+    prompt = torch.tensor([[line_break(_checkpoint.tokenizer)]])
+    return _checkpoint.tokenizer.decode(samples.generate(_checkpoint.model, prompt, length)[0, 1:].tolist())
+
+
+def line_break(tokenizer: Tokenizer) -> int:
+    """The token that a text begins after: a line break, or token 0 where there is none."""
+    found = torch.zeros(0) if isinstance(tokenizer, NumberTokenizer) else tokenizer.encode("\n", "drop")
+    return int(found[-1]) if len(found) else 0
 
 
 def written_at(path: Path, length: int) -> str:

@@ -142,11 +142,11 @@ def _own_terms() -> list[Term]:
 
 
 def _pool(bench: Bench, count: int, length: int, seconds: float) -> Pool:
-    checkpoint = bench.checkpoint
+    checkpoint, first = bench.checkpoint, cache.line_break(bench.checkpoint.tokenizer)
     when_asked(f"Drawing {count:,} samples", seconds, f"pool {checkpoint.sha256} {count} {length}")
     return with_progress(
         f"Drawing {count:,} samples",
-        lambda tell: cache.pool(checkpoint.sha256, count, length, bench.seed, checkpoint, tell),
+        lambda tell: cache.pool(checkpoint.sha256, count, length, bench.seed, first, checkpoint.model, tell),
     )
 
 
@@ -240,11 +240,11 @@ def samples_beside(study: Study) -> None:
 def code(study: Study) -> str:
     """The Python that gives the same numbers."""
     count, length = study.pool.tokens.shape
-    terms = ", ".join(repr(term) for term in study.terms)
+    terms, first = ", ".join(repr(term) for term in study.terms), cache.line_break(study.bench.checkpoint.tokenizer)
     return f"""from interp_core import pools, preference, rewards
 from interp_core.rewards import Term
 
-pool = pools.draw(checkpoint.model, {count}, {length}, seed={study.bench.seed})
+pool = pools.draw(checkpoint.model, {count}, {length}, seed={study.bench.seed}, first={first})
 texts = [checkpoint.tokenizer.decode(row) for row in pool.tokens.tolist()]
 scores = rewards.score([{terms}], texts)
 best = preference.frontier(scores, seed={study.bench.seed})
