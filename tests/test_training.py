@@ -204,8 +204,8 @@ def test_a_plan_survives_its_command() -> None:
     assert replace(plan, out=Path("/x/y.pt"), resume=True).command.endswith(
         "--out y.pt --text successors --layers 2 --d-mlp 0 --steps 800 --matrix-lr 0.008 --dropout 0.0"
     )
-    for path in (ROOT / "checkpoints").glob("*.json"):
-        card = json.loads(path.read_text())
+    for path in checkpoints.find(ROOT / "checkpoints"):
+        card = json.loads(path.with_suffix(".json").read_text())
         told = plans.of_command(card["command"])
         assert asdict(told.recipe) == card["recipe"]
         assert asdict(told.config(card["config"]["d_vocab"])) == card["config"]
