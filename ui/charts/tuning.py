@@ -38,7 +38,7 @@ def quality(table: pd.DataFrame, column: str, title: str, seeds: bool) -> alt.La
     layers = zero.mark_rule(strokeDash=[5, 4], color=GREY, strokeWidth=2) + words + line + ends + points
     if seeds:
         each = table.explode("gain_seeds").assign(gain_seeds=lambda rows: rows["gain_seeds"].astype(float))
-        ticks = alt.Chart(each).mark_tick(size=22, thickness=2, opacity=0.8)
+        ticks = alt.Chart(each).mark_tick(orient="horizontal", size=22, thickness=2, opacity=0.8)
         layers += ticks.encode(
             x=x, y=alt.Y("gain_seeds:Q", title=title), color=colour, tooltip=["variant:N", "gain_seeds:Q"]
         )
