@@ -96,8 +96,10 @@ class Bench:
         )
 
     def seconds(self, passes: float) -> float:
-        """How long so many forward passes over the windows take here."""
+        """How long so many forward passes over the windows take here; none to speak of, of a model that is not large."""
         checkpoint = self.checkpoint
+        if not effort.is_large(checkpoint.model):
+            return 0.0
         return passes * self.windows.numel() * cache.seconds_a_token(str(checkpoint.model.config), checkpoint.model)
 
     def donors(self) -> Donors:
